@@ -66,6 +66,18 @@ def first_not_finite(reward, observation, due, final, agents, gone, over, is_ope
 
 
 @kernel
+def first_illegal(actions, count, mask):  # type: ignore[no-untyped-def]
+    """Return the first row whose action is not in 0 … count - 1, or not in the mask (None: without one), or -1."""
+    for i in range(len(actions)):
+        action = actions[i]
+        if action < 0 or action >= count:
+            return i
+        if mask is not None and not mask[i, action]:
+            return i
+    return -1
+
+
+@kernel
 def put_row(observation, mask, starts, slot, table):  # type: ignore[no-untyped-def]
     """Write the observation of an agent that must act, and its legal actions (None: without masks), into row `slot` of its player's
     arrays, unless one is invalid. starts: as in `Choices`. table: addresses of observations of the same dtype, masks, and who is due.

@@ -21,7 +21,7 @@ from ludus.core.process_settings import enter, leave, users_code
 from ludus.core.types import ActionRequests, Array, EnvSpec, Timestep
 from ludus.envs.base import HasColumnNames, NoSnapshotMixin
 from ludus.envs.publisher import GOES_ON, TRUNCATED, Publisher
-from ludus.envs.publisher_kernels import NO_TRUTH, NOT_FINITE, put_row
+from ludus.envs.publisher_kernels import NO_TRUTH, NOT_FINITE, first_illegal, put_row
 from ludus.envs.spaces import Choices, truths
 
 __all__ = [
@@ -96,7 +96,9 @@ class RowWriter:
         self._choices = [Choices.of(agent.action) for agent in spec.agents]
         self._starts_of = [None if choices is None else choices.starts for choices in self._choices]
         self._all_legal = [np.ones(0 if choices is None else choices.width, np.bool_) for choices in self._choices]
+        self._width = [(len(legal),) for legal in self._all_legal]
         self._masked = [pub.mask[agent.player] is not None for agent in spec.agents]
+        self._has_state = pub.state is not None
         self._dtype = [np.dtype(agent.observation.dtype) for agent in spec.agents]
         known = [
             d.char in _COMPILED and d == pub.observation[p].dtype
@@ -137,8 +139,11 @@ class RowWriter:
 
     def _put_due(self, i: int, slot: int, observation: Any, mask: Any) -> None:
         """Write what agent `i` must act on; after a violation, the former observation is still there."""
-        dtype, tables = self._dtype[i], self._tables[i]
-        row_mask = self._shaped_mask(i, mask) if self._masked[i] else None
+        dtype, tables, row_mask = self._dtype[i], self._tables[i], None
+        if self._masked[i]:
+            row_mask = mask
+            if type(mask) is not np.ndarray or mask.shape != self._width[i] or mask.dtype.char not in _COMPILED:
+                row_mask = self._shaped_mask(i, mask)
         if type(observation) is not np.ndarray or observation.dtype is not dtype or observation.shape != self._shape[i]:
             observation = self.check_observation(i, observation).astype(dtype)
         if tables is None:
@@ -167,10 +172,12 @@ class RowWriter:
                 pub.due[p][e * agents : (e + 1) * agents] = False
         elif not result.due:
             raise ContractViolation("listed no agent as due, and its episode is not over; expected at least one agent")
-        if pub.state is not None and pub.final_state is not None and result.state is not None:
+        if self._has_state and result.state is not None:
             if not np.isfinite(result.state).all():
                 raise ContractViolation("gave a state that is not finite; expected numbers")
-            (pub.final_state if result.over else pub.state)[e] = result.state
+            states = pub.final_state if result.over else pub.state
+            assert states is not None
+            states[e] = result.state
 
     def _put_statistics(self, e: int, values: Any) -> None:
         names, dense = self.spec.statistics, self._pub.statistics
@@ -510,6 +517,12 @@ class PythonVectorEnv(NoSnapshotMixin):
         for p, due in enumerate(last.due):
             first, count = self._starts[p], self._pub.agents[p]
             rows = self._env_actions(p, actions[p], due)
+            if count == 1:
+                slots = due.slot.tolist()
+                for e, action in zip(slots, rows, strict=True):
+                    self._actions[e][first] = action
+                acting.update(slots)
+                continue
             for slot, action in zip(due.slot.tolist(), rows, strict=True):
                 e, k = divmod(slot, count)
                 self._actions[e][first + k] = action
@@ -553,10 +566,11 @@ def check_actions(space: Space[Any], actions: Array, *, mask: NDArray[np.bool_] 
     count = _count(space)
     if actions.dtype.kind not in ("fiu" if count is None else "biu"):
         raise EnvError(f"{what} was given actions of dtype {actions.dtype}; its action space is {space}.")
+    whole = isinstance(space, spaces.Discrete) and actions.dtype.kind in "iu"
+    if whole and first_illegal(actions, int(count), mask) < 0:  # the same as below, sooner
+        return
     inside = np.isfinite(actions) if count is None else (actions >= 0) & (actions < count)
-    if mask is not None and actions.ndim == 1:  # the same as below, sooner
-        inside &= mask[np.arange(len(actions)), np.where(inside, actions, 0)]
-    elif mask is not None and (choices := Choices.of(space)) is not None:
+    if mask is not None and (choices := Choices.of(space)) is not None:
         inside &= choices.legal(mask, np.where(inside, actions, 0))
     if not inside.all():
         row = int(np.argmin(inside.reshape(len(actions), -1).all(axis=1)))

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core import seeding
-from ludus.core.arrays import kernel
+from ludus.core.arrays import addresses, flat_at, kernel, rows_at
 from ludus.core.errors import PolicyError, ScenarioError
 from ludus.core.parts import build_part
 from ludus.core.types import AdaptiveMixture, Mixture, OpponentFactor, Opponents, PolicyRef, State
@@ -205,6 +205,7 @@ class OpponentSampler:
 
     seat int8[E]: the learner's, its first one where it plays several (-1: none). mine bool[P, E]: whether the learner plays player p in
     environment e. learners: the players that it plays somewhere; others: those that it does not play everywhere; shared: both.
+    entry int32[E, F], policy int32[P, E]: what `draw` has drawn, entries of the factors and indices in the bank (-1: none).
     learner: index of the learner's policy in the bank; where it has modes, one of each: see `acting`.
     """
 
@@ -230,11 +231,14 @@ class OpponentSampler:
         if request.planned is not None:  # an environment plays one episode, so nobody is drawn for a second one
             self.others = []
         self.entry = np.full((num_envs, len(factors)), -1, np.int32)
-        self.policy = np.full((num_envs, num_players), LEARNER, np.int32)
-        self._keys = shard.keys(request.seed, "opponents") if factors else np.empty(0, np.uint64)
-        self._cumulative, self._policies, self._seats = compiled(factors, num_players, known, always=always(request))
+        self.policy = np.full((num_players, num_envs), LEARNER, np.int32)
+        keys = shard.keys(request.seed, "opponents") if factors else np.empty(0, np.uint64)
+        cumulative, policies, seats = compiled(factors, num_players, known, always=always(request))
+        self._held = keys, cumulative, policies, seats, self.seat, self.entry, self.policy  # as long as their addresses
+        self._table = addresses(*self._held)
+        self._shape = cumulative.shape
         if request.planned is not None:
-            self.policy[:] = _planned(request.planned, shard, known)
+            self.policy[:] = _planned(request.planned, shard, known).T
 
     def adopt(self, last: OpponentSampler) -> None:
         """Go on with the open episodes of the last request: what was drawn for them stays (invariant 1)."""
@@ -259,19 +263,9 @@ class OpponentSampler:
 
     def draw(self, environments: NDArray[np.int32], episode: NDArray[np.int64]) -> None:
         """Draw the opponents of `episode[environment]` for each given environment, into `entry` and `policy`."""
-        if not len(self._seats):
-            return
-        _draw(
-            environments,
-            episode,
-            self._keys,
-            self._cumulative,
-            self._policies,
-            self._seats,
-            self.seat,
-            self.entry,
-            self.policy,
-        )
+        factors, entries = self._shape
+        if factors:
+            _draw(environments, episode, factors, entries, len(self.policy), self._table)
 
 
 def check_request(request: RolloutRequest, num_players: int) -> None:
@@ -404,9 +398,15 @@ def compiled(
     return cumulative, policies, seats
 
 
+_KEYS, _CUMULATIVE, _POLICIES, _SEATS, _LEARNER, _ENTRY, _POLICY = range(7)  # places in the table of `_draw`
+
+
 @kernel
-def _draw(environments, episode, keys, cumulative, policies, seats, learner, entry, policy):  # type: ignore[no-untyped-def]
-    factors, players = seats.shape
+def _draw(environments, episode, factors, entries, players, table):  # type: ignore[no-untyped-def]
+    keys, cumulative = flat_at(table, _KEYS, np.uint64), rows_at(table, _CUMULATIVE, np.float64, entries)
+    policies, seats = rows_at(table, _POLICIES, np.int32, players), rows_at(table, _SEATS, np.bool_, players)
+    learner, entry = flat_at(table, _LEARNER, np.int8), rows_at(table, _ENTRY, np.int32, factors)
+    policy = rows_at(table, _POLICY, np.int32, len(learner))
     for e in environments:
         for f in range(factors):
             u = seeding.uniform(keys[e], np.uint64(episode[e] * factors + f))
@@ -415,7 +415,8 @@ def _draw(environments, episode, keys, cumulative, policies, seats, learner, ent
                 k += 1
             needed = False
             for p in range(players):
-                if seats[f, p] and p != learner[e] and policies[f, k, p] != LEARNER:
-                    policy[e, p] = policies[f, k, p]
+                drawn = policies[f * entries + k, p]
+                if seats[f, p] and p != learner[e] and drawn != LEARNER:
+                    policy[p, e] = drawn
                     needed = True
             entry[e, f] = k if needed else -1

@@ -392,9 +392,9 @@ class RolloutWorker:
         everyone = np.arange(envs, dtype=np.int32)
         sampler.draw(everyone, self._clocks.episode)
         for p, agents in enumerate(self._agents):
-            policy = np.where(
-                sampler.is_learner[p], sampler.acting(p, self._clocks.index), sampler.policy[:, p]
-            ).astype(np.int32)
+            policy = np.where(sampler.is_learner[p], sampler.acting(p, self._clocks.index), sampler.policy[p]).astype(
+                np.int32
+            )
             self.bank.bind(p, np.arange(envs * agents, dtype=np.int32), np.repeat(policy, agents))
         timestep = self._played.reset(self._seeds(request), episodes=quota)
         self._observe(sampler, log, run, timestep)
@@ -616,7 +616,7 @@ class RolloutWorker:
         for p in sampler.others:
             others = environments[~sampler.is_learner[p, environments]] if p in sampler.shared else environments
             if len(others):
-                self.bank.bind(p, self._slots(p, others), self._per_agent(p, sampler.policy[others, p]))
+                self.bank.bind(p, self._slots(p, others), self._per_agent(p, sampler.policy[p].take(others)))
 
     def _per_agent(self, player: int, values: NDArray[np.int32]) -> NDArray[np.int32]:
         return values if self._agents[player] == 1 else np.repeat(values, self._agents[player])

@@ -236,18 +236,17 @@ class GrowingColumns(dict[str, Array]):
             array = self[name] = np.empty((self.capacity, *shape), dtype)
         return array
 
-    def put(self, name: str, values: Array, *, start: int, rows: NDArray[np.int64] | None = None) -> None:
+    def put(self, name: str, values: Array, start: int, rows: NDArray[np.int64] | None = None) -> None:
         """Write values[rows] (all of them: None) from row `start` on. Row 0 decides the column's type; later rows are cast to it."""
         column = self.get(name)
         if column is None or start == 0:
             column = self.column(name, shape=values.shape[1:], dtype=values.dtype)
-        end = start + (len(values) if rows is None else len(rows))
         if rows is None:
-            column[start:end] = values
+            column[start : start + len(values)] = values
         elif column.dtype == values.dtype:
-            values.take(rows, 0, column[start:end], "clip")
+            values.take(rows, 0, column[start : start + len(rows)], "clip")
         else:
-            column[start:end] = values[rows]
+            column[start : start + len(rows)] = values[rows]
 
     def move(self, rows: NDArray[np.int64]) -> None:
         """Keep only `rows`, in front."""
@@ -401,7 +400,7 @@ class TrajectoryWriter:
         self._put_rows(due, act, rows=None if num_rows == n else self._picked[:num_rows])
         if self.states is not None:
             slots = due.slot if num_rows == n else due.slot[self._picked[:num_rows]]
-            self._rows.put("state", self.states.now, start=row, rows=self._environments(player, slots))
+            self._rows.put("state", self.states.now, row, self._environments(player, slots))
         if opened and self._recall is not None:
             self._begin_memory(player, self._opened[:opened], slice(segment, segment + opened))
         self._num_rows += num_rows
@@ -459,18 +458,18 @@ class TrajectoryWriter:
 
     def _put_rows(self, due: ActionRequests, act: PolicyOutput, *, rows: NDArray[np.int64] | None) -> None:
         start, put = self._num_rows, self._rows.put
-        put("observation", due.observation, start=start, rows=rows)
-        put("action", act.action, start=start, rows=rows)
-        put("logp", act.logp, start=start, rows=rows)
+        put("observation", due.observation, start, rows)
+        put("action", act.action, start, rows)
+        put("logp", act.logp, start, rows)
         if due.mask is not None:
-            put("mask", due.mask, start=start, rows=rows)
+            put("mask", due.mask, start, rows)
         for name, column in self._extras.items():
             if name not in act.extras:
                 raise PolicyError(
                     f"the request records the extra {name!r}, and policy {self._learner.policy!r} gave only {sorted(act.extras)}; "
                     "a policy with extras declares them in its `extras`."
                 )
-            put(column, act.extras[name], start=start, rows=rows)
+            put(column, act.extras[name], start, rows)
 
     def _begin_memory(self, player: int, slots: NDArray[np.int64], segments: Any) -> None:
         assert self._recall is not None
@@ -498,13 +497,13 @@ class TrajectoryWriter:
         [n, …]: one for each of those."""
         start, bootstrap = self._num_bootstrap, self._bootstrap
         end = self._num_bootstrap = start + (len(observation) if rows is None else len(rows))
-        bootstrap.put("observation", observation, start=start, rows=rows)
+        bootstrap.put("observation", observation, start, rows)
         legal = self._rows.get("mask")
         if legal is not None:
             target = bootstrap.column("mask", shape=legal.shape[1:], dtype=np.bool_)
             target[start:end] = True if mask is None else mask if rows is None else mask[rows]
         if state is not None:
-            bootstrap.put("state", state, start=start)
+            bootstrap.put("state", state, start)
 
     # ------------------------------------------------------------------------------------------------ fragments
 

@@ -89,13 +89,14 @@ class AecEnv:
         """Step as `PythonEnv.step` describes."""
         if self._prepare is not None:
             self._prepare(self._env)
-        result = EnvStepResult()
+        result = EnvStepResult([], [], [], [])  # sooner than without arguments
         self._act(actions, result)
         env = self._env
         if self._correct is not None:
             self._correct(env)
-        check_ends(env.terminations, env.truncations)
-        if True in env.terminations.values() or True in env.truncations.values():
+        terminations, truncations = env.terminations, env.truncations
+        check_ends(terminations, truncations)
+        if True in terminations.values() or True in truncations.values():
             self._close_dead(result)
         if env.agents != self._present:
             self._track_agents()

@@ -67,13 +67,14 @@ def check_flags(terminated: Any, truncated: Any) -> None:
 
 def check_ends(terminations: Mapping[Any, Any], truncations: Mapping[Any, Any]) -> None:
     """Raise ContractViolation for an agent's end that is no truth."""
+    if TRUTHS.issuperset(map(type, terminations.values())) and TRUTHS.issuperset(map(type, truncations.values())):
+        return
     for name, ends in (("terminations", terminations), ("truncations", truncations)):
-        if not TRUTHS.issuperset(map(type, ends.values())):
-            for agent, value in ends.items():
-                if not _is_flag(value):
-                    raise ContractViolation(
-                        f"gave the agent {agent!r} {_short(value)} in its {name}; expected true or false"
-                    )
+        for agent, value in ends.items():
+            if not _is_flag(value):
+                raise ContractViolation(
+                    f"gave the agent {agent!r} {_short(value)} in its {name}; expected true or false"
+                )
 
 
 def _is_flag(value: Any) -> bool:

@@ -27,14 +27,16 @@ if TYPE_CHECKING:
 
 @kernel
 def assign(bound, slots, policy, row_of, kind):  # type: ignore[no-untyped-def]
-    """bound[slots] = row_of[policy]; the least and the greatest kind among these rows."""
-    least, most = 127, -128
+    """bound[slots] = row_of[policy]. Returns the least and the greatest kind among these rows, and whether any slot has another one than
+    before."""
+    least, most, changed = 127, -128, False
     for i in range(len(slots)):
         row = row_of[policy[i]]
+        changed |= bound[slots[i]] != row
         bound[slots[i]] = row
         least = min(least, kind[row])
         most = max(most, kind[row])
-    return least, most
+    return least, most, changed
 
 
 @kernel

@@ -167,6 +167,7 @@ class LocalBank:
         self._groups: list[list[Group]] = [[] for _ in slots]
         self._only_tables = [False] * len(slots)
         self._sole = [_LOOK] * len(slots)  # the row that all slots of a player are bound to, or -1
+        self._plain: list[tuple[Group, int] | None] = [None] * len(slots)  # of its policy: group, and place in it
         self._index = [np.empty(n, np.int32) for n in slots]
         self.noise_width = 1
 
@@ -206,8 +207,9 @@ class LocalBank:
     ) -> None:
         """See `PolicyBank.bind`."""
         bound = self._bound[player]
-        self._sole[player] = _LOOK
-        least, most = groups.assign(bound, slots, policy, self._bindings.row_of, self._kind[player])
+        least, most, changed = groups.assign(bound, slots, policy, self._bindings.row_of, self._kind[player])
+        if changed or least == _UNKNOWN:
+            self._sole[player] = _LOOK
         if least == _UNKNOWN:
             if self._prepare(player, np.unique(bound[slots])):
                 self._regroup(player)
@@ -237,12 +239,15 @@ class LocalBank:
             self._tables[player].sample(due.slot, due.observation, self._bound[player], noise, action=action, logp=logp)
             return PolicyOutput(action, logp)
         if self._sole[player] == _LOOK:
-            self._sole[player] = groups.common(self._bound[player])
+            self._look(player)
+        if (plain := self._plain[player]) is not None:
+            group, place = plain
+            return group.act_alone(place, due.observation, due.mask, None, noise)
         if self._sole[player] >= 0:
             row = self._sole[player]
-            group = int(self._group_of[player][row])
-            if group >= 0:
-                return self._evaluate(player, group, _Rows(due.slot, due.observation, due.mask, noise), None, row)
+            number = int(self._group_of[player][row])
+            if number >= 0:
+                return self._evaluate(player, number, _Rows(due.slot, due.observation, due.mask, noise), None, row)
         index = self._index[player][:n]
         least, most = groups.families(
             due.slot, self._bound[player], self._group_of[player], self._index_of[player], index
@@ -251,12 +256,22 @@ class LocalBank:
             return self._evaluate(player, least, _Rows(due.slot, due.observation, due.mask, noise), index, 0)
         family = self._group_of[player][self._bound[player][due.slot]]
         parts = []
-        for group in np.unique(family).tolist():
-            picked = np.flatnonzero(family == group)
+        for number in np.unique(family).tolist():
+            picked = np.flatnonzero(family == number)
             mask = None if due.mask is None else due.mask[picked]
             rows = _Rows(due.slot[picked], due.observation[picked], mask, noise[picked])
-            parts.append((picked, self._evaluate(player, group, rows, index[picked], 0)))
+            parts.append((picked, self._evaluate(player, number, rows, index[picked], 0)))
         return merge(parts, n)
+
+    def _look(self, player: int) -> None:
+        """Find out whether one policy plays all slots of a player, and whether it needs nothing but observations and masks."""
+        row = self._sole[player] = int(groups.common(self._bound[player]))
+        self._plain[player] = None
+        number = int(self._group_of[player][row]) if row >= 0 else -1
+        if number >= 0 and self._spec.enumeration is None:
+            group = self._groups[player][number]
+            if group.memory_shape is None and not group.team_size:
+                self._plain[player] = group, int(self._index_of[player][row])
 
     # ------------------------------------------------------------------------------------------------ rows
 
