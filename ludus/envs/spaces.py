@@ -372,6 +372,8 @@ class Choices:
 
     def possible(self, mask: Array) -> NDArray[np.bool_]:
         """Return bool[n]: whether each row of a mask [n, width] has a legal value of every number."""
+        if len(self.starts) == 1:
+            return np.asarray(mask.any(axis=1), np.bool_)
         any_legal: NDArray[np.bool_] = np.logical_or.reduceat(mask, self.starts, axis=1)
         return np.asarray(any_legal.all(axis=1))
 
