@@ -432,7 +432,7 @@ class PlayedEpisode(EpisodeDebugger):
         spec = self._watched.spec
         sampler = OpponentSampler(request, shard=whole(1), num_players=spec.num_players, refs=refs)
         sampler.draw(np.zeros(1, np.int32), np.zeros(1, np.int64))
-        sampled = [refs[int(k)] for k in sampler.policy[0]]
+        sampled = [refs[int(k)] for k in sampler.policy[:, 0]]
         policies = [(ref, self._find(ref)) for ref in refs]
         self._policies = [self._find(ref) for ref in sampled]
         evaluated = [ref for ref, policy in policies if not isinstance(policy, BotPolicy)]
