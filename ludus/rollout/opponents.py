@@ -415,8 +415,8 @@ def _draw(environments, episode, factors, entries, players, table):  # type: ign
                 k += 1
             needed = False
             for p in range(players):
-                drawn = policies[f * entries + k, p]
-                if seats[f, p] and p != learner[e] and drawn != LEARNER:
-                    policy[p, e] = drawn
+                member = policies[f * entries + k, p]
+                if seats[f, p] and p != learner[e] and member != LEARNER:
+                    policy[p, e] = member
                     needed = True
             entry[e, f] = k if needed else -1

@@ -450,7 +450,7 @@ class TrajectoryWriter:
         ]
 
     def _reserve_tails(self, count: int) -> None:
-        """Make room for so many more bootstrap observations."""
+        """Make room for `count` more bootstrap observations."""
         needed = self._num_bootstrap + count
         if needed > self._bootstrap.capacity:
             self._bootstrap.ensure(needed)
