@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +19,11 @@ MAX_STEPS = 400
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Replies:
-    """What one player may change to, profiles in rows by its policy: order, place int64[n, m], which rows sorted by payoff, and its
-    inverse; first, last int64[n, m]: of each sorted row, where those of an equal payoff begin, and end."""
+    """What one player may change to. order: int64[n, m], the profiles' places, a column for those that differ in the player's policy alone,
+    sorted by its payoff. first, last: int64[profiles], of each profile the place in [n + 1, m] of its column and of the row at which those
+    of an equal payoff begin, and of the row after their end."""
 
-    player: int
     order: Places
-    place: Places
     first: Places
     last: Places
 
@@ -41,18 +41,16 @@ def iterated_masses(mean: Floats, tie: float, component: Places) -> Floats | Non
         tie: Difference within which payoffs are equal.
         component: int64[k], places of its profiles in C order.
     """
-    shape = mean.shape[1:]
-    replies = [_replies(table, player, tie) for player, table in enumerate(mean)]
-    rate = np.zeros(shape)
-    for reply in replies:
-        better, equal = len(reply.order) - reply.last, reply.last - reply.first - 1
-        rate += _back(better + 0.5 * equal, reply, shape)
     inside = np.zeros(mean[0].size, np.bool_)
     inside[component] = True
-    inside = inside.reshape(shape)
     if len(component) == 1:
-        return inside.ravel().astype(np.float64)
-    return _settled(lambda flow: np.asarray(sum(_inflow(flow, reply, shape) for reply in replies)), rate, inside)
+        return inside.astype(np.float64)
+    replies = [_replies(table, player, tie) for player, table in enumerate(mean)]
+    rate = np.zeros(inside.size)
+    for reply in replies:
+        count, width = reply.order.shape
+        rate += count - (reply.first // width + reply.last // width + 1) / 2  # better ones, and half of the equal ones
+    return _settled(lambda flow: np.asarray(sum(_inflow(flow, reply) for reply in replies)), rate, inside)
 
 
 def iterated_policy_masses(gain: Floats, tie: float, component: Places) -> Floats | None:
@@ -74,7 +72,7 @@ def iterated_policy_masses(gain: Floats, tie: float, component: Places) -> Float
 
 
 def _settled(inflow: Callable[[Floats], Floats], rate: Floats, inside: NDArray[np.bool_]) -> Floats | None:
-    """Return the stationary distribution of the moves within closed states, flattened. inflow: what arrives at each state, of the mass per
+    """Return the stationary distribution of the moves within closed states. inflow: what arrives at each state, of the mass per
     move that leaves each. rate: moves out of each state."""
     flow = inside / np.maximum(rate, 0.5)
     for _ in range(MAX_STEPS):
@@ -84,32 +82,35 @@ def _settled(inflow: Callable[[Floats], Floats], rate: Floats, inside: NDArray[n
         # Half of it waits: moves may alternate.
         flow = np.where(inside, (flow + arriving / np.maximum(rate, 0.5)) / 2, 0.0)
         if moved < SETTLED:
-            return np.asarray((flow / flow.sum()).ravel())
+            return np.asarray(flow / flow.sum())
     return None
 
 
 def _replies(table: Floats, player: int, tie: float) -> _Replies:
-    payoff = np.moveaxis(table, player, 0).reshape(table.shape[player], -1)
+    def columns(values: NDArray[Any]) -> NDArray[Any]:
+        return np.moveaxis(values, player, 0).reshape(table.shape[player], -1)
+
+    payoff, profiles = columns(table), columns(np.arange(table.size).reshape(table.shape))
     order = np.argsort(payoff, axis=0, kind="stable")
-    place = np.empty_like(order)
-    rows = np.arange(len(order))[:, None]
-    np.put_along_axis(place, order, np.broadcast_to(rows, order.shape), 0)
+    count, width = order.shape
+    rows = np.arange(count)[:, None]
     new = np.diff(np.take_along_axis(payoff, order, 0), axis=0) > tie
-    starts = np.concatenate([np.ones_like(new[:1], shape=(1, order.shape[1])), new])
-    first = np.maximum.accumulate(np.where(starts, rows, 0), axis=0)
-    ends = np.concatenate([new, np.ones_like(new[:1], shape=(1, order.shape[1]))])
-    last = np.minimum.accumulate(np.where(ends, rows + 1, len(order))[::-1], axis=0)[::-1]
-    return _Replies(player, order, place, first, last)
+    edge = np.ones((1, width), np.bool_)
+    first = np.maximum.accumulate(np.where(np.concatenate([edge, new]), rows, 0), axis=0)
+    last = np.minimum.accumulate(np.where(np.concatenate([new, edge]), rows + 1, count)[::-1], axis=0)[::-1]
+    order = np.take_along_axis(profiles, order, 0)
+    return _Replies(order, *(_by_profile(row * width + np.arange(width), order) for row in (first, last)))
 
 
-def _inflow(flow: Floats, reply: _Replies, shape: tuple[int, ...]) -> Floats:
-    sorted_flow = np.take_along_axis(np.moveaxis(flow, reply.player, 0).reshape(reply.order.shape), reply.order, 0)
-    total = np.concatenate([np.zeros((1, sorted_flow.shape[1])), np.cumsum(sorted_flow, axis=0)])
-    below, upto = np.take_along_axis(total, reply.first, 0), np.take_along_axis(total, reply.last, 0)
-    return _back(below + 0.5 * (upto - below - sorted_flow), reply, shape)
-
-
-def _back(values: Floats, reply: _Replies, shape: tuple[int, ...]) -> Floats:
+def _by_profile(values: Places, order: Places) -> Places:
     """Return values of sorted rows as the profiles lie."""
-    rest = tuple(size for axis, size in enumerate(shape) if axis != reply.player)
-    return np.moveaxis(np.take_along_axis(values, reply.place, 0).reshape(len(values), *rest), 0, reply.player)
+    out = np.empty(order.size, np.int64)
+    out[order] = values
+    return out
+
+
+def _inflow(flow: Floats, reply: _Replies) -> Floats:
+    """Return what arrives, float64[profiles]: all of what is worse, and half of what is equal."""
+    total = np.zeros((len(reply.order) + 1, reply.order.shape[1]))
+    np.cumsum(flow.take(reply.order), axis=0, out=total[1:])
+    return (total.take(reply.first) + total.take(reply.last) - flow) / 2
