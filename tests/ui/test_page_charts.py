@@ -18,8 +18,8 @@ pytestmark = pytest.mark.slow
 
 # A place of its own for charts that a test draws: window.draw(data, view) -> number of the chart.
 DRAW = """async () => {
-  const module = (name) => import(`ludus/${name}.js`);
-  const [{ lines }, { View }, axes] = await Promise.all(['charts', 'view', 'axes'].map(module));
+  const { use } = await import('ludus/app.js'), module = (name) => use(`${name}.js`);
+  const [{ lines }, { View }, axes] = ['charts', 'view', 'axes'].map(module);
   document.querySelector('main').replaceChildren();
   const places = [];
   Object.assign(window, { lines, axes, places, shared: new View('x') });

@@ -135,7 +135,7 @@ def test_numbers_and_addresses(tmp_path: Path, look: Look) -> None:
 
     def said(module: str, call: str) -> object:
         return page.evaluate(
-            f"import('ludus/{module}.js').then((all) => {{ const {{ {call.split('(')[0]} }} = all; return {call}; }})"
+            f"import('ludus/app.js').then((page) => {{ const {{ {call.split('(')[0]} }} = page.use('{module}.js'); return {call}; }})"
         )
 
     numbers = ["0", "0.12345", "-0.5", "12.3456", "1234.5", "-12345", "0.00000012", "2e10", "null", "NaN"]
@@ -173,12 +173,13 @@ def test_nash_conv_has_a_logarithmic_axis_where_any_is_above_zero(tmp_path: Path
         ([-0.5, -0.1], [[-0.5, -0.1]], False, "No NashConv is above 0, so the axis is linear."),
     ):
         found = page.evaluate(
-            "async data => (await import('ludus/overview.js')).onAxis(data, true)", {"nash_conv": total, "gains": gains}
+            "async data => (await import('ludus/app.js')).use('overview.js').onAxis(data, true)",
+            {"nash_conv": total, "gains": gains},
         )
         assert (found["log"], found["note"]) == (log, note)
         assert all(value is None or value == 0 or abs(value) > 1e-9 for row in found["gains"] for value in row)
     linear = page.evaluate(
-        "async () => (await import('ludus/overview.js')).onAxis({ nash_conv: [1, 0], gains: [] }, false)"
+        "async () => (await import('ludus/app.js')).use('overview.js').onAxis({ nash_conv: [1, 0], gains: [] }, false)"
     )
     assert (linear["log"], linear["note"]) == (False, "")
 

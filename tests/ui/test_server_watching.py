@@ -277,7 +277,7 @@ def test_a_run_on_a_read_only_file_system(root: Path) -> None:
 
 
 def test_large_answers_are_packed_for_those_who_can(asker: Asker) -> None:
-    path = "/page/charts.js"
+    path = "/page/app.js"
     plain = asker.get(path, headers={"accept-encoding": "identity"})
     packed = asker.get(path, headers={"accept-encoding": "gzip"})
     assert packed.headers["content-encoding"] == "gzip"

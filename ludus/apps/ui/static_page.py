@@ -3,7 +3,7 @@
 The same modules, charts and look as the served page, which finds its data in the file instead of asking a server for it. Nothing is
 fetched when it is opened; it opens from a folder as from anywhere. Links within it (`#/…`) work.
 
-    index.html ── style and modules inline (an import map of data: addresses) ── panels as JSON
+    index.html ── style and modules inline (one module of `bundle.bundle`, by an import map as a data: address) ── panels as JSON
 """
 
 from __future__ import annotations
@@ -11,16 +11,15 @@ from __future__ import annotations
 import html
 import json
 import os
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
 
 from ludus import __version__
+from ludus.apps.ui.bundle import ENTRY, bundle, closure, modules, read_files, style
 from ludus.core.errors import RunError
 
 Kind = Literal["report", "comparison", "replay"]
@@ -51,8 +50,6 @@ _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'; img-src data: blob:; "
     "base-uri 'none'; form-action 'none'"
 )
-_IMPORT = re.compile(r"""(\bfrom\s+|\bimport\s*\(\s*|\bimport\s+)"\./([a-z_]+\.js)\"""")
-_STATIC = re.compile(r"""(?:\bfrom\s+|\bimport\s+)"\./([a-z_]+\.js)\"""")
 _IN_ADDRESS = " !$&'()*+,-./:;=?@[]^_`{|}~"  # that a data: address may hold as they are
 
 
@@ -68,11 +65,12 @@ class Snapshot:
 
 def render(snapshot: Snapshot) -> str:
     """Return the whole file."""
-    page = _text("index.html")
-    imports = {f"ludus/{name}": _address(_text(name)) for name in _modules(snapshot.kind)}
+    files = read_files()
+    page, texts = files["index.html"].decode(), modules(files)
+    imports = {f"ludus/{ENTRY}": _address(bundle(texts, closure(texts, (ENTRY, *_PAGES[snapshot.kind]))))}
     inside = {
         "title": html.escape(f"{snapshot.title} · {_KICKERS[snapshot.kind]}"),
-        "style": f"{_text('uplot.css')}\n{_text('style.css')}",
+        "style": style(files),
         "imports": _inline(json.dumps({"imports": imports}, ensure_ascii=False, separators=(",", ":"))),
         "data": _inline(_data(snapshot)),
     }
@@ -140,28 +138,6 @@ def _inline(text: str) -> str:
     return text.replace("<", "\\u003c")
 
 
-def _modules(kind: Kind) -> list[str]:
-    """Those of the frame, those of the pages, and all that they import at once."""
-    modules: list[str] = []
-    wanted: list[str] = ["app.js", *_PAGES[kind]]
-    while wanted:
-        name = wanted.pop(0)
-        if name not in modules:
-            modules.append(name)
-            wanted += imported(_text(name))
-    return modules
-
-
-def imported(text: str) -> Iterable[str]:
-    """Return the modules of the page that one imports when it is loaded."""
-    return _STATIC.findall(text)
-
-
 def _address(text: str) -> str:
-    """Return a module as a data: address. A relative import means nothing there, so its imports go by names of the import map."""
-    named = _IMPORT.sub(r'\1"ludus/\2"', text)
-    return f"data:text/javascript;charset=utf-8,{quote(named, safe=_IN_ADDRESS)}"
-
-
-def _text(name: str) -> str:
-    return (resources.files("ludus.apps.ui") / "page" / name).read_text(encoding="utf-8")
+    """Return a module as a data: address."""
+    return f"data:text/javascript;charset=utf-8,{quote(text, safe=_IN_ADDRESS)}"

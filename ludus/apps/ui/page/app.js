@@ -255,7 +255,9 @@ function banner() {
 }
 
 async function begin() {
-  match(location.hash)?.route.load().catch(() => {});  // it comes while we ask who we are; if it does not, `route` says so
+  const found = match(location.hash);  // it comes while we ask who we are; if it does not, `route` says so
+  found?.route.load().catch(() => {});
+  if (source.live && found?.route.tab && !isEntry(found.params.run)) source.get(`runs/${found.params.run}/overview`).catch(() => {});
   try {
     await source.start();
   } catch (error) {

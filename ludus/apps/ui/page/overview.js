@@ -10,19 +10,19 @@ import { cards } from "./panels.js";
 import { counted } from "./statistics.js";
 
 export async function show(root, { source, params }) {
-  const { info } = await source.get(`runs/${params.run}/overview`);
-  const alone = info.population.length === 1;  // it has no opponents, and nothing is mixed
+  const ranking = leaders(params.run);
   root.append(h("h2", { class: "unseen", text: "Overview" }));
   const parts = [
     ...answers({ run: params.run, source }),
     { panel: "overview", ...warnings() },
     { panel: "convergence", ...nashConv() },
-    { panel: "ranking", ...leaders(params.run, alone) },
+    { panel: "ranking", ...ranking },
+    { panel: "overview", node: ranking.node, set: ranking.about },
     { panel: "statistics", ...counted() },
     { panel: "replays", ...recorded(params.run) },
     { panel: "overview", ...facts() },
   ];
-  return cards(root, { source, run: params.run, parts });
+  return cards(root, { source, run: params.run, parts, first: ["answers", "overview"] });
 }
 
 const AT_FIRST = 3;  // warnings that are shown before one asks for more
@@ -96,9 +96,8 @@ export function onAxis({ nash_conv, gains }, wanted) {
 
 // ------------------------------------------------------------------------------------------------------------ tables
 
-function leaders(run, alone) {
-  const told = alone ? "Mean return of the episodes that were played to evaluate it." : "Mean return against the last meta-strategy of the other players, with its interval where it was played and not computed.";
-  const { node, head, hint, body } = card("Ranking", { hint: told });
+function leaders(run) {
+  const { node, head, hint, body } = card("Ranking");
   const state = { tables: [], at: 0 };
   let chooser = null, grid = null, drawn = "";
 
@@ -124,6 +123,10 @@ function leaders(run, alone) {
   }
   return {
     node,
+    about({ info }) {
+      const alone = info.population.length === 1;  // it has no opponents, and nothing is mixed
+      write(hint, alone ? "Mean return of the episodes that were played to evaluate it." : "Mean return against the last meta-strategy of the other players, with its interval where it was played and not computed.");
+    },
     set(tables) {
       state.tables = tables.filter((one) => one.rows.length);
       hint.hidden = !state.tables.length;

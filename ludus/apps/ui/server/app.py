@@ -10,7 +10,6 @@ import asyncio
 import mimetypes
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from importlib import resources
 from urllib.parse import quote
 
 from fastapi import FastAPI, HTTPException, Request, Response
@@ -20,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from ludus import __version__
+from ludus.apps.ui.bundle import files_to_serve
 from ludus.apps.ui.server import control_routes, play_routes, replay_routes, tournament_routes, watch_routes
 from ludus.apps.ui.server.access import Access, AccessMiddleware
 from ludus.apps.ui.server.answer_cache import Body, respond
@@ -80,12 +80,7 @@ async def _sweep(room: PlayRoom) -> None:
 
 def read_page() -> Page:
     """Return the page's files, by name, as they are when the server begins: nothing else is ever read for a client."""
-    folder = resources.files("ludus.apps.ui") / "page"
-    return {
-        file.name: (_media_type(file.name), Body(file.read_bytes()))
-        for file in folder.iterdir()
-        if file.is_file() and not file.name.startswith((".", "README"))
-    }
+    return {name: (_media_type(name), Body(content)) for name, content in files_to_serve().items()}
 
 
 def _media_type(name: str) -> str:

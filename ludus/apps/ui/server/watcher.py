@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
@@ -47,8 +47,10 @@ MANY = 200
 """Policies of a run that is read before somebody asks for it."""
 REMEMBERED = 4
 """Runs of which it is remembered what was read."""
-FIRST, NEXT = "overview", "payoffs"
-"""The panel that a page of a run begins with, and the one that takes longest where it is large: made while the first is looked at."""
+FIRST, NEXT = "overview", ("payoffs", "responses")
+"""The panel that a page of a run begins with, and those that take longest where it is large: made while the first is looked at."""
+PAUSE = 1.0
+"""Seconds before they are begun, so that the other panels of the first page do not wait for them."""
 IDLE = 60.0
 """Seconds after which a run that nobody has asked for is not known any more."""
 
@@ -147,7 +149,7 @@ class Watcher:
         self._remember(watched)
         if name == FIRST and not watched.page_opened:
             watched.page_opened = True
-            self._soon(self.panel(run_id, NEXT, {}))
+            self._soon(run_id)
         key, state = (run_id, name, tuple(sorted(query.items()))), watched.counts.get(name, 0)
 
         def compute() -> bytes:
@@ -171,12 +173,14 @@ class Watcher:
         except LudusError as error:
             raise HTTPException(400, run.without_paths(str(error))) from error
 
-    def _soon(self, answer: Coroutine[Any, Any, Body]) -> None:
-        """Have something made that will be asked for."""
+    def _soon(self, run_id: str) -> None:
+        """Have the panels made that will be asked for."""
 
         async def run_quietly() -> None:
+            await asyncio.sleep(PAUSE)
             with suppress(HTTPException):  # who asks is told
-                await answer
+                for name in NEXT:
+                    await self.panel(run_id, name, {})
 
         task = asyncio.ensure_future(run_quietly())
         self._tasks.add(task)
@@ -248,7 +252,7 @@ class Watcher:
         sizes = {run_id: line.policies for run_id, line in lines.items() if not isinstance(line, UnreadableRun)}
         largest = max(sizes, key=sizes.__getitem__, default="")
         if sizes.get(largest, 0) >= MANY:
-            self._soon(self.panel(largest, NEXT, {}))
+            self._soon(largest)
 
     def stream(self, run_ids: Iterable[str]) -> Stream:
         """Return a stream that tells a browser what changes: in the list, and in these runs."""
