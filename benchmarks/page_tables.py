@@ -7,6 +7,7 @@ from statistics import mean
 
 from benchmarks.chaos.table import cells, promise_cells, sentence
 from benchmarks.football_cells import CELLS as ACADEMIES
+from benchmarks.harness import Medians, Missing
 from benchmarks.learning_tasks import TASKS
 from benchmarks.page_results import (
     RESULTS,
@@ -399,7 +400,8 @@ def _figures(path: object) -> Mapping[str, float]:
 def rollouts() -> str:
     """Return where the time of a rollout goes."""
     found = medians("rollout")
-    rows: Rows = [("environment, 64 at once", "decisions/s", "environment", "policy", "overhead of the loop")]
+    header = "environment, 64 at once", "decisions/s", "environment", "policy", "overhead of the loop", "of a bare loop"
+    rows: Rows = [header]
     for title, name in (
         ("Gymnasium's CartPole vector", "cartpole"),
         ("MPE2 simple_spread", "mpe2"),
@@ -408,8 +410,17 @@ def rollouts() -> str:
         ("EnvPool Pong", "pong"),
     ):
         shares = (f"{found(f'share {name}', part):.1%}" for part in ("environment", "policy", "share"))
-        rows.append((title, number(found(f"share {name}", "decisions per second")), *shares))
-    return table(*rows, right=(1, 2, 3, 4))
+        rows.append((title, number(found(f"share {name}", "decisions per second")), *shares, _floor(found, name)))
+    measured = any(row[-1] for row in rows[1:])
+    return table(*(row if measured else row[:-1] for row in rows), right=range(1, len(header) - (not measured)))
+
+
+def _floor(found: Medians, name: str) -> str:
+    """Return the overhead of a bare loop; "" where it was not measured."""
+    try:
+        return f"{found(f'share {name}', 'floor share'):.1%}"
+    except Missing:
+        return ""
 
 
 def rollout_peers() -> str:

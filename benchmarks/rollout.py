@@ -4,12 +4,13 @@
 
 `share` of an environment: the part of the time that is neither the environment's own step nor the policy call (forward pass, sampling,
 log-probability, value), with a learner whose trajectories are written and an opponent in every other seat. Orders with clocks around the
-bare environment's methods and around `Policy.act` take turns with orders without, whose wall time counts. OpenSpiel's calls are too short
-for a clock: there the environment's time is, per decision, that of a plain loop with nothing but the calls that a vector of games needs
-(`calls`), in the same process. `adapter` is the part of the share that lies in `VectorEnv.step`. `general`: decisions per second of
-OpenSpiel's general path without the policies' time. `fifty`: throughput against fifty opponents relative to one. `memory`: resident size
-after ten times as many decisions. `timers`: what reading the clock for the profile costs. Everything runs on one core; figures are
-medians over the orders of a process.
+bare environment's methods and around `Policy.act` take turns with orders without, whose wall time counts. `floor share` is the same of a
+bare loop with the same promises (`benchmarks.rollout_floor`), in the same process: the limit of a bar that is short. OpenSpiel's calls
+are too short for a clock: there the environment's time is, per decision, that of a plain loop with nothing but the calls that a vector of
+games needs (`calls`), in the same process. `adapter` is the part of the share that lies in `VectorEnv.step`. `general`: decisions per
+second of OpenSpiel's general path without the policies' time. `fifty`: throughput against fifty opponents relative to one. `memory`:
+resident size after ten times as many decisions. `timers`: what reading the clock for the profile costs. Everything runs on one core;
+figures are medians over the orders of a process.
 """
 
 from __future__ import annotations

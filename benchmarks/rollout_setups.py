@@ -159,15 +159,20 @@ class Player:
             refs = [PolicyRef(p, f"{p}-{k}") for k in range(opponents)]
             policies += [(ref, fresh(network(spec, p), 100 * p + k)) for k, ref in enumerate(refs)]
             marginals[p] = (refs, [1 / opponents] * opponents)
-        self._policies = policies
+        self._refs_and_policies = policies
         self._mixture = Mixture.product(marginals)
         self._decisions = decisions
         self._number = 0
 
+    @property
+    def policies(self) -> list[Policy]:
+        """The learner, and the opponents."""
+        return [policy for _, policy in self._refs_and_policies]
+
     def play(self) -> Rollout:
         """One more order, which goes on with the episodes of the last one."""
         request = RolloutRequest(
-            learner=self._policies[0][0],
+            learner=self._refs_and_policies[0][0],
             seats=(0,),
             opponents=self._mixture,
             unit="decisions",
@@ -177,7 +182,7 @@ class Player:
             extras=("value",),
         )
         self._number += 1
-        return self.worker.play(request, self._policies)
+        return self.worker.play(request, self._refs_and_policies)
 
 
 _CARTPOLE = "gymnasium.envs.classic_control.cartpole:CartPoleVectorEnv"

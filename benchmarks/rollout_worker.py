@@ -15,6 +15,7 @@ from statistics import median
 import torch
 
 from benchmarks.lines import Lines
+from benchmarks.rollout_floor import GAMES, BareLoop
 from benchmarks.rollout_setups import SETUPS, Clock, Player, Setup
 
 PACKAGES = ("ludus", "numpy", "numba", "torch", "open-spiel", "gymnasium", "pettingzoo", "mpe2", "envpool", "magent2")
@@ -23,43 +24,48 @@ MEGABYTE = 1 << 20
 
 
 def share(kind: str, *, orders: int) -> dict[str, float]:
-    """What is neither the environment's step nor the policy call, of the wall time. Orders with clocks around these take turns with orders
-    without, whose wall time counts."""
+    """What is neither the environment's step nor the policy call, of the wall time; of a bare loop with the same promises, too (`floor`).
+    Orders with clocks around these take turns with orders without, whose wall time counts."""
     setup = SETUPS[kind]
-    plain = Player(setup.make(), decisions=setup.decisions)
     environment, policy = Clock(), Clock()
     setup.clock_environment(environment)
     policy.around_named(POLICY, "act")
-    clocked = Player(setup.make(), decisions=setup.decisions)
+    clocks = environment, policy
+    player = Player(setup.make(), decisions=setup.decisions)
+    loops: dict[str, Callable[[], int]] = {"": lambda: player.play().counters["decisions"]}
+    if kind in GAMES:
+        loops["floor "] = BareLoop(GAMES[kind](setup.num_envs), player.policies, setup.decisions).play
     per_decision = _bare_seconds(setup) if setup.openspiel else 0.0
-    walls, env_parts, policy_parts = [], [], []
+    parts: dict[str, list[tuple[float, float, float]]] = {name: [] for name in loops}
     for number in range(2 * orders + 1):
-        for clock in (environment, policy):
-            clock.turn(on=False)
-        begun = time.perf_counter()
-        decisions = plain.play().counters["decisions"]
-        wall = (time.perf_counter() - begun) / decisions
-        for clock in (environment, policy):
-            clock.turn(on=True)
-            clock.clear()
-        decisions = clocked.play().counters["decisions"]
-        if number:  # the first one compiles, and grows the buffers
-            walls.append(wall)
-            env_parts.append(per_decision + environment.seconds / decisions)
-            policy_parts.append(policy.seconds / decisions)
-    environment.turn(on=False)
-    policy.turn(on=False)
-    wall, outside, inside = median(walls), median(env_parts), median(policy_parts)
-    vector = _vector_seconds(clocked, orders)
-    plain.worker.close()
-    clocked.worker.close()
-    return {
-        "share": (wall - outside - inside) / wall,
-        "environment": outside / wall,
-        "policy": inside / wall,
-        "adapter": (vector - outside) / wall,
-        "decisions per second": 1 / wall,
-    }
+        for name, play in loops.items():
+            plain = _timed(play, clocks, on=False)
+            clocked = _timed(play, clocks, on=True)
+            if number:  # the first one compiles, and grows the buffers
+                parts[name].append((plain[0], per_decision + clocked[1], clocked[2]))
+    for clock in clocks:
+        clock.turn(on=False)
+    out: dict[str, float] = {}
+    for name, found in parts.items():
+        wall, outside, inside = (median(column) for column in zip(*found, strict=True))
+        out |= {f"{name}share": (wall - outside - inside) / wall, f"{name}decisions per second": 1 / wall}
+        if not name:
+            vector = _vector_seconds(player, orders)
+            out |= {"environment": outside / wall, "policy": inside / wall, "adapter": (vector - outside) / wall}
+    player.worker.close()
+    return out
+
+
+def _timed(play: Callable[[], int], clocks: tuple[Clock, Clock], *, on: bool) -> tuple[float, float, float]:
+    """Return seconds per decision: in all, and inside of what each clock is around."""
+    for clock in clocks:
+        clock.turn(on=on)
+        clock.clear()
+    begun = time.perf_counter()
+    decisions = play()
+    wall = time.perf_counter() - begun
+    environment, policy = (clock.seconds / decisions for clock in clocks)
+    return wall / decisions, environment, policy
 
 
 def _vector_seconds(player: Player, orders: int) -> float:

@@ -341,6 +341,7 @@ class TrajectoryWriter:
         self._recall = recall
         if not carry_on:
             self._num_rows = self._num_segments = self._num_bootstrap = self._carried = 0
+            self._forget_columns()
             self._rows.pop("mask", None)  # another learner's decisions may have none
             self._bootstrap.pop("mask", None)
             self._rows.pop("state", None)
@@ -397,7 +398,7 @@ class TrajectoryWriter:
         )
         if not num_rows:
             return 0, ticks
-        self._put_rows(due, act, rows=None if num_rows == n else self._picked[:num_rows])
+        self._put_rows(player, due, act, rows=None if num_rows == n else self._picked[:num_rows])
         if self.states is not None:
             slots = due.slot if num_rows == n else due.slot[self._picked[:num_rows]]
             self._rows.put("state", self.states.now, row, self._environments(player, slots))
@@ -430,6 +431,7 @@ class TrajectoryWriter:
 
     def _hold(self) -> None:
         """Take hold of the columns that every learner has, after they were made anew."""
+        self._forget_columns()
         self._place = self._rows.column("place", shape=(2,), dtype=np.int32)
         self._reward = self._rows.column("reward", dtype=np.float32)
         self._head = self._segments.column("head", shape=(HEAD,), dtype=np.int64)
@@ -456,20 +458,33 @@ class TrajectoryWriter:
             self._bootstrap.ensure(needed)
             self._hold()
 
-    def _put_rows(self, due: ActionRequests, act: PolicyOutput, *, rows: NDArray[np.int64] | None) -> None:
-        start, put = self._num_rows, self._rows.put
-        put("observation", due.observation, start, rows)
-        put("action", act.action, start, rows)
-        put("logp", act.logp, start, rows)
+    def _put_rows(self, player: int, due: ActionRequests, act: PolicyOutput, *, rows: NDArray[np.int64] | None) -> None:
+        start, written = self._num_rows, [due.observation, act.action, act.logp]
         if due.mask is not None:
-            put("mask", due.mask, start, rows)
-        for name, column in self._extras.items():
+            written.append(due.mask)
+        for name in self._extras:
             if name not in act.extras:
                 raise PolicyError(
                     f"the request records the extra {name!r}, and policy {self._learner.policy!r} gave only {sorted(act.extras)}; "
                     "a policy with extras declares them in its `extras`."
                 )
-            put(column, act.extras[name], start, rows)
+            written.append(act.extras[name])
+        columns = self._columns[player]
+        if start and rows is None and len(columns) == len(written):
+            end = start + len(due.slot)
+            for column, values in zip(columns, written, strict=True):
+                column[start:end] = values
+            return
+        names = ["observation", "action", "logp", *(() if due.mask is None else ("mask",)), *self._extras.values()]
+        for name, values in zip(names, written, strict=True):
+            self._rows.put(name, values, start, rows)
+        if not start:
+            self._forget_columns()
+        self._columns[player] = [self._rows[name] for name in names]
+
+    def _forget_columns(self) -> None:
+        """The columns are made anew, or may be."""
+        self._columns: list[list[Array]] = [[] for _ in self._slots]
 
     def _begin_memory(self, player: int, slots: NDArray[np.int64], segments: Any) -> None:
         assert self._recall is not None

@@ -224,7 +224,7 @@ class NativeBase(NoSnapshotMixin):
         self._keeps = native.fresh and self._boxes
         flat = len(self._shape) == 2 and np.issubdtype(self._dtype, np.floating)
         self._plain = self._rest and flat and native.mask is None  # what `Publisher.publish_one` does
-        self._fits = ((native.num_envs,),) * 3
+        self._one_each = (native.num_envs,)
         self._done = np.zeros(native.num_envs, np.bool_)
         self._last_observation = self._pub.observation[0]
         self._last: Timestep | None = None
@@ -470,8 +470,8 @@ def joint_seed(seeds: Seeds) -> int:
     return int(state[0] & 0x7FFFFFFF)
 
 
-_NUMBERS = frozenset(reward + 2 * flag for reward in "fiu" for flag in "biu")
-"""Kinds of the types of rewards, terminated and truncated that need no second look."""
+_REWARDS, _FLAG = (np.dtype(np.float64), np.dtype(np.float32)), np.dtype(np.bool_)
+"""Types of rewards and of ends that need no second look."""
 
 
 class NativeVectorEnv(NativeBase):
@@ -531,10 +531,13 @@ class NativeVectorEnv(NativeBase):
             raise self._broken(f"raised {type(error).__name__}: {error}") from error
         finally:
             leave(before)
-        shapes = getattr(reward, "shape", None), getattr(terminated, "shape", None), getattr(truncated, "shape", None)
-        if shapes != self._fits or reward.dtype.kind + terminated.dtype.kind + truncated.dtype.kind not in _NUMBERS:
+        usual = type(reward) is type(terminated) is type(truncated) is np.ndarray and (
+            reward.dtype in _REWARDS and terminated.dtype is truncated.dtype is _FLAG
+        )
+        if not usual or not reward.shape == terminated.shape == truncated.shape == self._one_each:
             reward, terminated, truncated = self._columns(self.num_envs, reward, terminated, truncated)
-        terminated, truncated = self._ends(terminated, truncated, info)
+        if self._native.cut is not None:
+            terminated, truncated = self._ends(terminated, truncated, info)
         return observation, reward, terminated, truncated, info
 
     def _play(self, reward: Array, terminated: Array, truncated: Array) -> tuple[int, int]:
