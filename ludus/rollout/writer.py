@@ -483,7 +483,7 @@ class TrajectoryWriter:
         self._columns[player] = [self._rows[name] for name in names]
 
     def _forget_columns(self) -> None:
-        """The columns are made anew, or may be."""
+        """Forget which columns hold rows: they are replaced, or may be."""
         self._columns: list[list[Array]] = [[] for _ in self._slots]
 
     def _begin_memory(self, player: int, slots: NDArray[np.int64], segments: Any) -> None:
