@@ -34,7 +34,7 @@ class Server:
 
     def __init__(self, root: Path, *, port: int | None = None, options: tuple[str, ...] = ()) -> None:
         """port: default: one that is free."""
-        self._root, self._options, self.port = root, options, port
+        self.root, self._options, self.port = root, options, port
         self.start()
 
     def start(self) -> None:
@@ -42,10 +42,10 @@ class Server:
         command = "from ludus.cli.main import script; script()"
         port = ("--port", str(self.port or 0))  # any that is free at first: others may want the usual one in between
         self._process = subprocess.Popen(
-            [sys.executable, "-c", command, "ui", "--no-open", "--root", str(self._root), *port, *self._options],
+            [sys.executable, "-c", command, "ui", "--no-open", "--root", str(self.root), *port, *self._options],
             stdout=subprocess.PIPE,
             env={**os.environ, "LUDUS_UI_SECRET": SECRET},
-            cwd=self._root,
+            cwd=self.root,
         )
         assert self._process.stdout is not None
         line = self._process.stdout.readline()

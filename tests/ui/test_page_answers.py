@@ -13,8 +13,10 @@ import pytest
 import synthetic_run as synthetic
 from page_tools import Server, opened, run_ids
 
+from ludus.apps.common.experiments import Experiment
 from ludus.core.types import Match
 from ludus.storage.base import GenerationRecord
+from ludus.storage.run_dirs import RunLock
 from ludus.storage.store import Store
 
 pytestmark = pytest.mark.slow
@@ -25,14 +27,14 @@ QUESTIONS = ["Does it improve?", "What happens now?", "Who beats whom?", "What i
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Rock, paper and scissors, of which in a second run some have not met; fourteen policies of each of two players; an experiment of
-    three seeds."""
+    four seeds, of which three have begun."""
     root = tmp_path_factory.mktemp("runs")
     _rock_paper_scissors(root / "rps")
     _rock_paper_scissors(root / "unplayed", met=5)
     synthetic.write(root / "many", generations=13)
     for seed in range(3):
         _seed(root / "cart" / f"seed-{seed}", seed)
-    (root / "cart" / "experiment.yaml").write_text("format: 1\nruns: {}\n", encoding="utf-8")
+    Experiment(root / "cart", {}, {f"seed-{seed}": (f"seed={seed}",) for seed in range(4)}).save()
     with Server(root) as started:
         yield started
 
@@ -125,6 +127,20 @@ def test_every_cell_of_twelve_policies_has_a_number_that_can_be_read(browser: An
         page.wait_for_selector("table.beats td.hole")
         assert "not played against each other" in page.inner_text(".who-beats")
         assert page.inner_text(".who-beats .many") == "all 3 policies, the most played first"
+
+
+def test_an_experiment_counts_all_seeds_that_it_lists(browser: Any, server: Server) -> None:
+    with opened(browser, server) as page:
+        page.wait_for_selector("html[data-ready]", state="attached")
+        page.evaluate("location.hash = '#/experiment/cart'")
+        page.wait_for_selector(".happens .verdict strong")
+        assert page.inner_text(".lead").endswith("4 runs.")
+        assert page.inner_text(".happens .verdict").startswith("Stopped 3 interrupted, 1 not begun of 4 runs.")
+        with RunLock(server.root / "cart"):
+            page.wait_for_selector(".happens .verdict:has-text('Running')")
+            text = page.inner_text(".happens .verdict")
+        assert text.startswith("Running 3 interrupted, 1 not begun of 4 runs. 75% done.")
+        assert page.messages == []
 
 
 def test_payoffs_are_written_short_and_alike(browser: Any, server: Server) -> None:

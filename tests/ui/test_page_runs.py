@@ -184,7 +184,7 @@ def test_tags_and_notes_are_edited_by_those_who_steer(browser: Any, server: Serv
         assert (page.locator("table img").count(), page.title()) == (0, "Runs · Ludus")
         page.get_by_role("button", name="final", exact=True).click()
         page.wait_for_function("document.querySelectorAll('td[data-key=\"name\"]').length === 1")
-        stored = json.loads((server._root / "run-05" / FILE).read_text())
+        stored = json.loads((server.root / "run-05" / FILE).read_text())
         assert stored["tags"] == sorted(["final", evil])
         page.get_by_role("button", name="Edit tags and notes of run-05").click()
         dialog.get_by_label("Tags, separated by commas").fill(50 * "x")

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import synthetic_run as synthetic
 
+from ludus.apps.common.experiments import Experiment
 from ludus.apps.ui.figures import run_lines
 from ludus.apps.ui.figures.overview import overview
 from ludus.apps.ui.figures.run_lines import (
@@ -18,6 +19,7 @@ from ludus.apps.ui.figures.run_lines import (
     LearnerReturn,
     RunLine,
     experiment_lines,
+    listing,
     run_line,
     settings_of,
     setup_of,
@@ -26,7 +28,7 @@ from ludus.core import recorders
 from ludus.core.types import Curve, Match, PolicyRef, PolicySpec, TrainingResult
 from ludus.storage.base import GenerationRecord
 from ludus.storage.reader import Reader
-from ludus.storage.run_dirs import EXPERIMENT
+from ludus.storage.run_dirs import EXPERIMENT, RunLock
 from ludus.storage.run_notes import FILE, make_notes, write_notes
 from ludus.storage.store import Store
 
@@ -178,6 +180,22 @@ def test_an_experiment_is_a_line_over_its_seeds(tmp_path: Path) -> None:
     assert single.return_ == Interval(1.0, None, 1)
     (unknown,) = experiment_lines([replace(one, return_=None) for one in lines])
     assert unknown.return_ is None
+
+
+def test_an_experiment_counts_the_runs_that_it_lists_and_that_have_not_begun(tmp_path: Path) -> None:
+    folder = tmp_path / "cart"
+    lines = [line_of(run(folder / f"seed-{k}", 1.0, seed=k), "cart") for k in range(2)]
+    runs = {f"seed-{k}": (f"seed={k}",) for k in range(4)}
+    Experiment(folder, {"scenario": "psro"}, runs, reasons={"seed-3": "its process was killed"}).save()
+    states = {"interrupted": 2, "not begun": 1, "failed": 1}
+    (line,) = experiment_lines(lines, {"cart": listing(folder)})
+    assert (line.states, line.at_work, len(line.runs)) == (states, False, 2)
+    with RunLock(folder):
+        (line,) = experiment_lines(lines, {"cart": listing(folder)})
+    assert (line.states, line.at_work) == (states, True)
+    (folder / EXPERIMENT).write_text("runs: 1", encoding="utf-8")
+    (line,) = experiment_lines(lines, {"cart": listing(folder)})
+    assert line.states == {"interrupted": 2}, "a list that cannot be read has none"
 
 
 def test_runs_that_differ_in_more_than_the_seed_have_no_mean(tmp_path: Path) -> None:

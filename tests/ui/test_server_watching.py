@@ -22,6 +22,7 @@ import pytest
 import synthetic_run as synthetic
 from server_tools import Asker, asking
 
+from ludus.apps.common.experiments import Experiment
 from ludus.apps.ui.server import streams, watcher
 from ludus.apps.ui.server.answer_cache import AnswerCache
 from ludus.apps.ui.server.known_runs import KnownRuns, known_run
@@ -105,6 +106,17 @@ def test_runs_that_come_and_go_show(root: Path, asker: Asker) -> None:
     (root / "try1").rename(root / "try2")
     after = asker.get("/api/runs").json()
     assert [run["name"] for run in after["runs"]] == ["try2"]
+    assert after["version"] > before["version"]
+
+
+def test_the_list_changes_when_the_process_of_an_experiment_ends(root: Path, asker: Asker) -> None:
+    shutil.copytree(root / "try1", root / "exp" / "seed-0")
+    Experiment(root / "exp", {}, {"seed-0": (), "seed-1": ()}).save()
+    with RunLock(root / "exp"):
+        before = asker.get("/api/runs").json()
+    after = asker.get("/api/runs").json()
+    assert [(one["states"]["not begun"], one["at_work"]) for one in before["experiments"]] == [(1, True)]
+    assert [(one["states"]["not begun"], one["at_work"]) for one in after["experiments"]] == [(1, False)]
     assert after["version"] > before["version"]
 
 

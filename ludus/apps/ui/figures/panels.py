@@ -14,10 +14,10 @@ from ludus.apps.ui.figures.overview import convergence, events, overview, parts
 from ludus.apps.ui.figures.payoff_heat_map import payoffs
 from ludus.apps.ui.figures.ranking import alpha_rank, diversity, ranking, statistics
 from ludus.apps.ui.figures.response_panel import responses
-from ludus.apps.ui.figures.run_lines import experiment_lines, run_line, settings_of
+from ludus.apps.ui.figures.run_lines import experiment_lines, listing, run_line, settings_of
 from ludus.storage.reader import Position, Reader
 
-__all__ = ["PANELS", "changed", "experiment_lines", "run_line", "settings_of", "version"]
+__all__ = ["PANELS", "changed", "experiment_lines", "listing", "run_line", "settings_of", "version"]
 
 PANELS: Final[Mapping[str, Callable[..., Any]]] = {
     "overview": overview,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,9 @@ from ludus.core.config import from_yaml
 from ludus.core.errors import LudusError, RunError
 from ludus.metagame.solvers.confidence import student
 from ludus.storage.base import GenerationRecord, RunInfo
+from ludus.storage.database import FILE
 from ludus.storage.reader import Reader
+from ludus.storage.run_dirs import EXPERIMENT, is_running
 from ludus.storage.run_notes import RunNotes, read_notes
 
 MAX_TREND = 40
@@ -243,6 +247,8 @@ def setup_of(text: str) -> str:
 
 MEASURES = ("nash_conv", "win_rate", "gain", "return_")
 """Fields of `RunLine` of which an experiment has a mean."""
+NOT_BEGUN = "not begun"
+"""State of a run that an experiment lists and that has no database yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,12 +262,14 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class ExperimentLine:
-    """An experiment in a list. runs: ids of its runs that have begun. states: run state -> number of runs. same: whether its runs differ in
-    seed and name alone; if not, there are no means. The others: as of `RunLine`, over the runs that know them."""
+    """An experiment in a list. runs: ids of its runs that have begun. states: run state -> number of runs, with `NOT_BEGUN` of
+    those that it only lists. at_work: whether a process runs it now. same: whether its runs differ in seed and name alone; if not, there
+    are no means. The others: as of `RunLine`, over the runs that know them."""
 
     name: str
     runs: list[str]
     states: dict[str, int]
+    at_work: bool
     same: bool
     nash_conv: Interval | None
     win_rate: Interval | None
@@ -269,20 +277,47 @@ class ExperimentLine:
     return_: Interval | None
 
 
-def experiment_lines(lines: Sequence[RunLine]) -> list[ExperimentLine]:
-    """Return the experiments that the runs of a list belong to, by name."""
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What the folder of an experiment tells of it. states: of its runs without a database, `NOT_BEGUN` or "failed". at_work: whether a
+    process runs it now."""
+
+    states: tuple[str, ...] = ()
+    at_work: bool = False
+
+
+def listing(folder: Path) -> Listing:
+    """Return what the folder of an experiment tells of it; no runs of a file that cannot be read."""
+    try:  # not as `read_experiment`, whose module loads a compiler
+        content = from_yaml((folder / EXPERIMENT).read_text(encoding="utf-8"), what="the experiment")
+    except (OSError, UnicodeDecodeError, LudusError):
+        content = None
+    runs, reasons = (
+        {str(name) for name in part}
+        if isinstance(content, Mapping) and isinstance(part := content.get(key), Mapping)
+        else set()
+        for key in ("runs", "reasons")
+    )
+    absent = sorted(name for name in runs if not os.path.isfile(folder / name / FILE))
+    states = tuple("failed" if name in reasons else NOT_BEGUN for name in absent)
+    return Listing(states, is_running(folder))
+
+
+def experiment_lines(lines: Sequence[RunLine], listings: Mapping[str, Listing] | None = None) -> list[ExperimentLine]:
+    """Return the experiments that the runs of a list belong to, by name. listings: of experiments, by name."""
+    known = listings or {}
     groups: dict[str, list[RunLine]] = {}
     for line in lines:
         if line.group is not None:
             groups.setdefault(line.group, []).append(line)
-    return [_experiment_line(name, members) for name, members in sorted(groups.items())]
+    return [_experiment_line(name, members, known.get(name, Listing())) for name, members in sorted(groups.items())]
 
 
-def _experiment_line(name: str, members: Sequence[RunLine]) -> ExperimentLine:
+def _experiment_line(name: str, members: Sequence[RunLine], listed: Listing) -> ExperimentLine:
     same = len({line.setup for line in members}) == 1
     means = {key: _interval([getattr(line, key) for line in members]) if same else None for key in MEASURES}
-    states = dict(Counter(line.state for line in members))
-    return ExperimentLine(name, [line.id for line in members], states, same, **means)
+    states = dict(Counter([*(line.state for line in members), *listed.states]))
+    return ExperimentLine(name, [line.id for line in members], states, listed.at_work, same, **means)
 
 
 def _interval(values: Sequence[Number]) -> Interval | None:

@@ -15,22 +15,26 @@ export async function show(root, { source, params }) {
   let groups = [];  // { improves, rows, node } of each group of settings
 
   async function load() {
-    const { runs } = await source.get("runs");
+    const { runs, experiments } = await source.get("runs");
     const own = runs.filter((run) => run.group === name);
     if (!own.length) return void place.replaceChildren(empty(`No run of the experiment ${name} is here (any more).`, h("a", { href: "#/", text: "All runs" })));
+    const line = experiments.find((one) => one.name === name);
     const data = await source.get("experiment", { runs: own.map(({ id }) => id).sort().join(",") });
-    write(head.querySelector(".lead"), `${own[0].scenario} on ${own[0].game}, ${whole(own.length)} runs.`);
+    write(head.querySelector(".lead"), `${own[0].scenario} on ${own[0].game}, ${whole(count(line))} runs.`);
     if (groups.length !== data.length) {
       for (const { improves } of groups) improves.close();
       groups = data.map((_, k) => group(k === 0 ? now : null));
       place.replaceChildren(...groups.map(({ node }) => node));
     }
-    now.set(own);
+    now.set(own, line);
     data.forEach((one, k) => groups[k].set(one, own));
   }
   await load();
   return { update: load, close() { for (const { improves } of groups) improves.close(); } };
 }
+
+// Runs that the experiment lists, begun or not.
+const count = ({ states }) => Object.values(states).reduce((sum, n) => sum + n, 0);
 
 // now: the card that the first group has beside it, null for others.
 function group(now) {
@@ -68,20 +72,20 @@ function whatHappensNow() {
   body.append(said, bar);
   return {
     node,
-    set(runs) {
-      const counts = new Map();
-      for (const run of runs) counts.set(run.state.split(" ")[0], (counts.get(run.state.split(" ")[0]) ?? 0) + 1);
+    set(runs, line) {
+      const total = count(line), { finished = 0, "not begun": due = 0 } = line.states;
       const busy = runs.filter((run) => AT_WORK.includes(run.state.split(" ")[0]));
-      const done = runs.reduce((sum, run) => sum + (AT_WORK.includes(run.state.split(" ")[0]) ? run.fraction ?? 0 : 1), 0) / runs.length;
+      const done = runs.reduce((sum, run) => sum + (AT_WORK.includes(run.state.split(" ")[0]) ? run.fraction ?? 0 : 1), 0) / total;
       const left = busy.map((run) => run.seconds_left).filter((v) => v !== null && v !== undefined);
-      const word = busy.length ? "Running" : counts.get("finished") === runs.length ? "Finished" : "Ended";
-      const parts = [...counts].map(([state, n]) => `${whole(n)} ${state}`).join(", ");
+      const going = busy.length > 0 || (due > 0 && line.at_work);
+      const word = going ? "Running" : finished === total ? "Finished" : due ? "Stopped" : "Ended";
+      const parts = Object.entries(line.states).map(([state, n]) => `${whole(n)} ${state}`).join(", ");
       const notes = runs.reduce((sum, run) => sum + run.warnings + run.errors, 0);
-      bar.hidden = !busy.length;
+      bar.hidden = !going;
       bar.firstChild.style.width = percent(done, 1);
-      refill(said, [word, parts, left, notes], () => [
-        h("strong", { class: word === "Ended" ? "even" : "good", text: word }), ` ${sentence(`${parts} of ${whole(runs.length)} runs`)}`,
-        busy.length ? ` ${percent(done)} done.` : ` The longest took ${span(Math.max(...runs.map((run) => run.seconds)))}.`,
+      refill(said, [word, parts, done, left, notes], () => [
+        h("strong", { class: ["Ended", "Stopped"].includes(word) ? "even" : "good", text: word }), ` ${sentence(`${parts} of ${whole(total)} runs`)}`,
+        going ? ` ${percent(done)} done.` : ` The longest took ${span(Math.max(...runs.map((run) => run.seconds)))}.`,
         left.length ? ` About ${span(Math.max(...left))} left.` : "", notes ? ` ${whole(notes)} warnings and errors.` : "",
       ]);
     },

@@ -15,6 +15,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from fastapi import HTTPException
@@ -26,6 +27,7 @@ from ludus.apps.ui.server.known_runs import (
     KnownRuns,
     Stamp,
     database_stamp,
+    file_stamp,
     notes_stamp,
     status_stamp,
 )
@@ -35,7 +37,7 @@ from ludus.core.errors import LudusError, RunError
 from ludus.core.jsonable import to_json
 from ludus.storage.database import FILE
 from ludus.storage.reader import Memory, Position, Reader
-from ludus.storage.run_dirs import is_running
+from ludus.storage.run_dirs import EXPERIMENT, is_running
 
 LOOK = 0.5
 """Seconds between two looks at a run."""
@@ -112,6 +114,7 @@ class Watcher:
         self._listed = -1e9
         self._listing: asyncio.Future[None] | None = None  # the look at the list that is under way
         self._stamps: dict[str, tuple[Stamp | None, Stamp, Stamp, bool]] = {}
+        self._experiments: dict[str, tuple[Stamp, bool]] = {}
         self._kept_settings: dict[str, tuple[Hashable, Any]] = {}  # run -> (what they were read of, settings)
         self._kept_lines: dict[str, tuple[Any, Any]] = {}  # run -> (stamps, line), for the one thread that makes them
         self._task: asyncio.Task[None] | None = None
@@ -383,9 +386,16 @@ class Watcher:
             )
             for run in self.runs.all()
         }
-        changed |= stamps != self._stamps
-        self._stamps = stamps
+        experiments = {
+            name: (file_stamp(folder / EXPERIMENT), is_running(folder))
+            for name, folder in self._experiment_folders().items()
+        }
+        changed |= (stamps, experiments) != (self._stamps, self._experiments)
+        self._stamps, self._experiments = stamps, experiments
         return changed
+
+    def _experiment_folders(self) -> dict[str, Path]:
+        return {run.group: run.folder.parent for run in self.runs.all() if run.group is not None}
 
     def _lines(self, version: int) -> bytes:
         stamps, before = self._stamps, self._kept_lines
@@ -400,7 +410,10 @@ class Watcher:
         lines = [line for _, line in self._kept_lines.values()]
         unreadable = [line for line in lines if isinstance(line, UnreadableRun)]
         runs = [line for line in lines if not isinstance(line, UnreadableRun)]
-        experiments = figures.experiment_lines(runs)
+        folders = self._experiment_folders()
+        experiments = figures.experiment_lines(
+            runs, {name: figures.listing(folder) for name, folder in folders.items()}
+        )
         return to_json({"version": version, "runs": runs, "experiments": experiments, "unreadable": unreadable})
 
     def expire_list(self) -> None:
