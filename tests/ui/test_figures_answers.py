@@ -150,7 +150,7 @@ def test_games_say_whether_self_play_improves(tmp_path: Path) -> None:
     # (35 + 1.9207) / 53.8415 = 0.6857, whose interval is ± 0.0877: 0.7 is more than that above 0.5.
     assert (improves.verdict, improves.sentence) == (
         "improves",
-        "Improves: the newest strategies win 70% ± 9% of their games against those of 1 generation before.",
+        "Improves since the previous generation: the newest strategies win 70% ± 9% of their games against those of 1 generation before.",
     )
 
 
@@ -176,7 +176,25 @@ def test_of_few_games_those_against_the_generation_before_count(tmp_path: Path) 
     results = {(3, 0): (30, 0, 20), (3, 2): (40, 0, 10), (2, 3): (10, 0, 40)}  # none against the second
     improves = _answers(_self_play(tmp_path / "run", results, versions=4)).improvement
     assert (improves.verdict, improves.over) == ("improves", "the last generation")
-    assert improves.sentence.startswith("Improves: the newest strategies win 80% ± ")
+    assert improves.sentence.startswith("Improves since the previous generation: the newest strategies win 80% ± ")
+
+
+def test_the_first_words_say_since_when_a_run_improves(tmp_path: Path) -> None:
+    """Version 7 beats version 2 of five generations before, and is even with version 6."""
+    before, even, lost = (90, 0, 10), (50, 0, 50), (10, 0, 90)
+    improves = _answers(_self_play(tmp_path / "even", {(7, 2): before, (7, 6): even}, versions=8)).improvement
+    assert improves.verdict == "improves"
+    assert improves.sentence.split(":")[0] == (
+        "Improves since generation 2; no measurable change since the previous generation"
+    )
+    improves = _answers(_self_play(tmp_path / "lost", {(7, 2): before, (7, 6): lost}, versions=8)).improvement
+    assert improves.sentence.startswith("Improves since generation 2; gets worse since the previous generation: ")
+    improves = _answers(_self_play(tmp_path / "both", {(7, 2): before, (7, 6): before}, versions=8)).improvement
+    assert improves.sentence.startswith("Improves since generation 2 and since the previous generation: ")
+    improves = _answers(_self_play(tmp_path / "alone", {(7, 2): before}, versions=8)).improvement
+    assert improves.sentence.startswith("Improves since generation 2: "), "versions 7 and 6 have not met"
+    improves = _answers(_self_play(tmp_path / "start", {(1, 0): before}, versions=2)).improvement
+    assert improves.sentence.startswith("Improves since the start: ")
 
 
 def test_payoffs_say_it_where_winners_were_not_counted(tmp_path: Path) -> None:
@@ -186,7 +204,8 @@ def test_payoffs_say_it_where_winners_were_not_counted(tmp_path: Path) -> None:
     assert (improves.measure, improves.now.value, improves.par) == ("payoff", 0.5, 0.0)
     assert improves.verdict == "improves"
     assert improves.sentence == (
-        "Improves: the newest strategies earn +0.50 ± 0.00 more against those of 1 generation before than these earn themselves."
+        "Improves since the start: the newest strategies earn +0.50 ± 0.00 more against those of 1 generation before "
+        "than these earn themselves."
     )
 
 
@@ -212,6 +231,9 @@ def test_before_the_first_generation_nothing_is_known(tmp_path: Path) -> None:
     answer = _answers(tmp_path / "run")
     assert answer.improvement.sentence == "Not yet known: the first generation has not finished."
     assert (answer.table, answer.mixtures, answer.cycle, answer.recent) == (None, [], None, None)
+    answer = _answers(_self_play(tmp_path / "first", {}, versions=1))
+    assert answer.improvement.sentence == "Not yet known: generation 0 is the start, and generation 1 has not finished."
+    assert (answer.generation, len(answer.mixtures)) == (0, 1), "the mixture of generation 0 is known"
 
 
 # --------------------------------------------------------------------------------------------------------------------

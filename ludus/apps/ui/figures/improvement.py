@@ -356,13 +356,20 @@ def _by_games(game: MetaGame, reader: Reader) -> Improvement:
     measure = "win rate" if table.rate else "payoff"
     if not math.isfinite(compared(table, now, strategies[back])[0]):
         back = numbers[max(0, len(numbers) - 2)]  # of those that were played, the one before is the likeliest
-    verdict, sentence, change = _judged(table, now, strategies[back], last - back)
+    verdict, did, change = _judged(table, now, strategies[back], last - back)
+    since = "" if verdict == UNKNOWN else f" since {_named(back, numbers)}"
+    if since and back not in numbers[-2:]:
+        newest = _judged(table, now, strategies[numbers[-2]], last - numbers[-2])[0]
+        if newest == verdict:
+            since += " and since the previous generation"
+        elif newest != UNKNOWN:
+            since += f"; {newest} since the previous generation"
     who = "random play" if is_random else "the start"
     gained = "" if table.rate else ", above what that earns itself"
     return Improvement(
         measure=measure,
         verdict=verdict,
-        sentence=sentence,
+        sentence=f"{SAID[verdict]}{since}: {did}.",
         change=change,
         over=_last(last - back),
         now=curve[last],
@@ -379,15 +386,17 @@ def _by_games(game: MetaGame, reader: Reader) -> Improvement:
     )
 
 
+def _named(number: int, numbers: Sequence[int]) -> str:
+    if number == numbers[0]:
+        return "the start"
+    return "the previous generation" if number == numbers[-2] else f"generation {number}"
+
+
 def _judged(table: Results, now: Profile, before: Profile, span: int) -> tuple[str, str, Estimate]:
-    """Return the verdict on the newest strategies against those of `span` generations before, its sentence, and what is above par."""
+    """Return the verdict on the newest strategies against those of `span` generations before, its reason, and what is above par."""
     score, variance, _ = compared(table, now, before)
     if not math.isfinite(score) or not math.isfinite(variance):
-        return (
-            UNKNOWN,
-            f"{SAID[UNKNOWN]}: the newest strategies have not played earlier ones.",
-            NONE,
-        )
+        return UNKNOWN, "the newest strategies have not played earlier ones", NONE
     half = NORMAL * math.sqrt(variance)
     verdict = verdict_of(score - table.par, max(half, table.tie))
     since = f"those of {span} generation{'s' if span > 1 else ''} before"
@@ -395,7 +404,7 @@ def _judged(table: Results, now: Profile, before: Profile, span: int) -> tuple[s
         did = f"the newest strategies win {100 * score:.0f}% ± {100 * half:.0f}% of their games against {since}"
     else:
         did = f"the newest strategies earn {plus_minus(score, half)} more against {since} than these earn themselves"
-    return verdict, f"{SAID[verdict]}: {did}.", Estimate.around(score - table.par, half)
+    return verdict, did, Estimate.around(score - table.par, half)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -520,8 +529,10 @@ def improvement(reader: Reader, game: MetaGame) -> Improvement:
     if scores := _scores(reader):
         return _by_nash_conv(scores, sum(high - low for low, high in game.info.utility_range))
     numbers = reader.generation_numbers()
-    if not numbers or (len(numbers) == 1 and game.info.generations != 0):
+    if not numbers:
         return _unknown("the first generation has not finished.")
+    if len(numbers) == 1 and game.info.generations != 0:
+        return _unknown(f"generation {numbers[0]} is the start, and generation {numbers[0] + 1} has not finished.")
     if not (game.log.exact.any() or game.log.count.any()):
         hint = " With cells=progress they do." if "cells: needed" in game.info.text else ""
         return _unknown(f"the policies of this run have not played each other, so that none is compared.{hint}")

@@ -68,8 +68,8 @@ export function doesItImprove() {
   return {
     node, close,
     set(answer) {
-      const said = answer.sentence.split(": ");
-      refill(verdict, answer.sentence, () => [h("strong", { class: GRADES[answer.verdict] ?? "", text: said[0].replace(/\.$/, "") }), said.length > 1 ? ` ${sentence(said.slice(1).join(": "))}` : ""]);
+      const [said, ...why] = answer.sentence.split(": "), [first, ...more] = said.replace(/\.$/, "").split("; ");
+      refill(verdict, answer.sentence, () => [h("strong", { class: GRADES[answer.verdict] ?? "", text: first }), more.length ? `; ${more.join("; ")}.` : "", why.length ? ` ${sentence(why.join(": "))}` : ""]);
       const text = estimate(answer.now, answer.measure), listed = answer.par !== null && answer.against.length > 0;  // the table below has it
       value.hidden = listed ? answer.x.length < 2 : !text;
       refill(value, [text, answer.of, answer.measure, listed], () => (listed
