@@ -14,8 +14,16 @@ import pytest
 import synthetic_run as synthetic
 
 from ludus.apps.ui.figures.answers import Answers, answers
-from ludus.apps.ui.figures.experiment import experiment
-from ludus.apps.ui.figures.improvement import newest_return, training_blocks, trend, verdict_of
+from ludus.apps.ui.figures.experiment import experiment, mean_improvement
+from ludus.apps.ui.figures.improvement import (
+    NONE,
+    Estimate,
+    Improvement,
+    newest_return,
+    training_blocks,
+    trend,
+    verdict_of,
+)
 from ludus.apps.ui.figures.panels import PANELS
 from ludus.core.jsonable import to_json
 from ludus.core.types import Match, PolicySpec
@@ -287,7 +295,12 @@ def test_an_experiment_is_the_mean_over_its_seeds(tmp_path: Path) -> None:
     """Three runs, of which the returns end at 36.5, 46.5 and 56.5: the mean of the last 100 of 2 · n episodes is n - 23.5."""
     folders = [
         _single(
-            tmp_path / f"seed-{k}", iterations=60 + 10 * k, evaluated=False, text=f"scenario: x\nseed: {k}\n", seed=k
+            tmp_path / f"seed-{k}",
+            iterations=60 + 10 * k,
+            evaluated=False,
+            text=f"scenario: x\nseed: {k}\n",
+            seed=k,
+            utility_range=((-math.inf, math.inf),),
         )
         for k in range(3)
     ]
@@ -310,6 +323,41 @@ def test_an_experiment_is_the_mean_over_its_seeds(tmp_path: Path) -> None:
     assert group.improvement.verdict == "improves"
     assert group.improvement.sentence.startswith("Improves: the mean over 3 seeds changed by +17.")
     assert len(group.improvement.low) == len(group.improvement.x) == 100
+    known = [value for value in group.improvement.values if value is not None]
+    assert group.improvement.frame == pytest.approx((min(known), max(known))), "three curves of one shape"
+
+
+@pytest.mark.parametrize(
+    ("measure", "limits"), [("return", (0.0, 50.0)), ("win rate", (0.0, 1.0)), ("NashConv", (0.0, 50.0))]
+)
+def test_intervals_over_seeds_end_at_the_utility_range(measure: str, limits: tuple[float, float]) -> None:
+    """Of two seeds at 10% and 90% of the range, Student's interval is ± 5.08 of it."""
+    low, high = limits
+    answers = [
+        Improvement(
+            measure,
+            "improves",
+            "",
+            NONE,
+            "",
+            Estimate(value),
+            "",
+            None,
+            [],
+            "decisions",
+            [0.0, 1.0],
+            [value] * 2,
+            [],
+            [],
+        )
+        for value in (low + 0.1 * (high - low), low + 0.9 * (high - low))
+    ]
+    mean = mean_improvement(answers, ((0.0, 50.0),))
+    assert (set(mean.low), set(mean.high), mean.frame) == ({low}, {high}, None)
+    free = mean_improvement(answers, ((-math.inf, math.inf),))
+    if measure == "return":
+        assert free.frame == (5.0, 45.0), "a chart shows what runs have reached"
+        assert all(value is not None and value < low for value in free.low)
 
 
 def test_runs_of_other_settings_are_a_group_of_their_own(tmp_path: Path) -> None:

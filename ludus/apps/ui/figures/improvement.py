@@ -69,7 +69,8 @@ class Improvement:
     """measure: "NashConv", "NashConv, at least", "win rate", "payoff" or "return"; "" where nothing is known. verdict: one of the constants
     above. sentence: the verdict with its reason. change: of the value, with its interval, over the time that `over` names. of: whose value
     it is, and when. par: a comparison of equals (0.5 of a win rate), None where there is none. x: of the curve, named x_title; values, low,
-    high: its points. who, opponent: whose win rates or payoffs `against` has, and against whom those of the curve are; empty for others."""
+    high: its points. who, opponent: whose win rates or payoffs `against` has, and against whom those of the curve are; empty for others.
+    frame: what a chart shows of a mean whose intervals have no known limits: the least and the largest value of a run's curve."""
 
     measure: str
     verdict: str
@@ -87,6 +88,7 @@ class Improvement:
     high: list[Number]
     who: str = ""
     opponent: str = ""
+    frame: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)

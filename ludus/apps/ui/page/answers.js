@@ -49,7 +49,7 @@ export function doesItImprove() {
   let chart = null;
   const close = () => { chart?.destroy(); chart = null; };
 
-  function draw({ measure, opponent, against: others, x, x_title: xTitle, values, low, high }) {
+  function draw({ measure, opponent, against: others, x, x_title: xTitle, values, low, high, frame }) {
     if (x.length < 2) {
       close();
       return void clear(place);
@@ -57,7 +57,7 @@ export function doesItImprove() {
     const log = measure.startsWith("NashConv") && values.every((v) => v === null || v > 0);
     const banded = low.length > 0;
     const shown = {
-      x, xTitle, yTitle: measure, height: others.length ? LOW : HIGH, note: opponent ? `Against ${opponent}.` : undefined, log, whole: xTitle === "generation", bare: Boolean(opponent), format: measure === "win rate" ? (v) => percent(v) : undefined,
+      x, xTitle, yTitle: measure, height: others.length ? LOW : HIGH, note: opponent ? `Against ${opponent}.` : undefined, frame: frame ?? undefined, log, whole: xTitle === "generation", bare: Boolean(opponent), format: measure === "win rate" ? (v) => percent(v) : undefined,
       yRange: measure === "win rate" ? [0, 1] : undefined,
       series: [{ name: measure, values, ...(banded ? { low, high } : {}) }],
     };
@@ -69,7 +69,7 @@ export function doesItImprove() {
     node, close,
     set(answer) {
       const [said, ...why] = answer.sentence.split(": "), [first, ...more] = said.replace(/\.$/, "").split("; ");
-      refill(verdict, answer.sentence, () => [h("strong", { class: GRADES[answer.verdict] ?? "", text: first }), more.length ? `; ${more.join("; ")}.` : "", why.length ? ` ${sentence(why.join(": "))}` : ""]);
+      refill(verdict, answer.sentence, () => [h("strong", { class: GRADES[answer.verdict] ?? "", text: first }), more.length ? ` ${sentence(more.join("; "))}` : "", why.length ? ` ${sentence(why.join(": "))}` : ""]);
       const text = estimate(answer.now, answer.measure), listed = answer.par !== null && answer.against.length > 0;  // the table below has it
       value.hidden = listed ? answer.x.length < 2 : !text;
       refill(value, [text, answer.of, answer.measure, listed], () => (listed

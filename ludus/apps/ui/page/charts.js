@@ -51,7 +51,7 @@ const DRAG = 6;  // pixels from which on a drag zooms
 const APART = 0.03;  // of the axis: a value that is farther from the cursor says where it stands
 
 // data: { x: [n], series: [{ name, values: [n], x?: [m] (its own, then values: [m]), low?, high?: [n], tail?: { x, values } (provisional points after them), colour?: text or () => text, dashed?, width? }],
-//   xTitle, yTitle, log? (y), logX?, yRange?: [low, high] (shown at least), share? (y is a probability), stacked? (shares from 0 to 1, one band for each series), whole? (x counts whole things),
+//   xTitle, yTitle, log? (y), logX?, yRange?: [low, high] (shown at least), frame?: [low, high] (shown, and of bands no more than that), share? (y is a probability), stacked? (shares from 0 to 1, one band for each series), whole? (x counts whole things),
 //   height? (pixels), format? (of y, a function), note? (added to what a screen reader is told), legend? (false: another place has it), bare? (no titles of axes), smooths? (false: smoothing leaves it as it is) }.
 //   null in values is a gap.
 // view: shared by charts that belong together (view.js). Dragging zooms, a double click shows all again.
@@ -146,16 +146,17 @@ class Lines {
       return [this.series[0].x, ...stack(this.series.map((one) => one.values), this.series.map((one) => this.shows(one)))];
     }
     const range = this.xRange(), room = Math.max(100, this.plot.clientWidth || 0);
-    const tables = [], inside = this.data.yRange ? [...this.data.yRange] : [];
+    const tables = [], inside = [...(this.data.yRange ?? this.data.frame ?? [])];
     for (const one of this.series) {
       const strands = this.strands(one), own = strands.filter(({ role }) => role !== "tail");
       const places = drawnPlaces(one.x, own[own.length - 1].values, range, room), x = places.map((k) => one.x[k]);
       const cut = own.map(({ values }) => places.map((k) => values[k] ?? null));
+      const fitted = this.data.frame ? cut.filter((_, k) => own[k].role !== "edge") : cut;
       tables.push([x, ...cut]);
       const tail = strands.find(({ role }) => role === "tail");
       if (tail) tables.push([tail.x, tail.values]);
       if (!this.shows(one)) continue;
-      for (const [at, ...columns] of tail ? [[x, ...cut], [tail.x, tail.values]] : [[x, ...cut]]) {
+      for (const [at, ...columns] of tail ? [[x, ...fitted], [tail.x, tail.values]] : [[x, ...fitted]]) {
         at.forEach((v, k) => { if (v >= range[0] && v <= range[1]) for (const column of columns) inside.push(column[k]); });
       }
     }
@@ -166,11 +167,16 @@ class Lines {
     return drawn.length ? uPlot.join(drawn) : [[]];
   }
 
-  // Of values that a logarithmic axis has no place for.
+  // Of values that a logarithmic axis has no place for, and of bands that are cut.
   remark() {
     const names = this.y.floor === null ? [] : this.series.filter((one) => this.shows(one) && one.values.some((v) => v !== null && v <= 0)).map(({ name }) => name);
-    this.note.hidden = !names.length;
-    write(this.note, names.length ? `Values of 0 or below are drawn at the lower edge of the logarithmic axis: ${names.slice(0, 6).join(", ")}${names.length > 6 ? " and others" : ""}.` : "");
+    const { frame } = this.data, outside = (v) => v !== null && (v < frame[0] || v > frame[1]);
+    const notes = [
+      ...(names.length ? [`Values of 0 or below are drawn at the lower edge of the logarithmic axis: ${names.slice(0, 6).join(", ")}${names.length > 6 ? " and others" : ""}.`] : []),
+      ...(frame && this.series.some((one) => one.low && [...one.low, ...one.high].some(outside)) ? ["The interval reaches beyond the chart."] : []),
+    ];
+    this.note.hidden = !notes.length;
+    write(this.note, notes.join(" "));
   }
 
   build() {
