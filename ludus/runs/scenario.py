@@ -363,15 +363,17 @@ class Scenario(ScheduleOptions):
 
     @property
     def shards(self) -> int:
-        """Number of pieces that the environments are split into. It does not depend on workers, so that results do not. By default each has
-        at least an environment and a decision to collect."""
+        """Number of pieces that the environments are split into. Where workers collect in step it does not depend on them, so that results
+        do not; asynchronous results depend on who is first anyway, so there each worker has one, whose batches are the largest. By
+        default each has at least an environment and a decision to collect."""
         if self.runtime.shards or self.runtime.kind == "inprocess":
             return self.runtime.shards or 1
+        most = self.runtime.workers if self.runtime.mode == "async" else SHARDS
         collected = [
             part.collect() for part in (self.algorithm, *self.algorithms.values()) if isinstance(part, Algorithm)
         ]
         decisions = [collect.amount for collect in collected if collect.unit == "decisions"]
-        return min(SHARDS, self.env.num_envs, *decisions)
+        return min(most, self.env.num_envs, *decisions)
 
     @property
     def has_children(self) -> bool:

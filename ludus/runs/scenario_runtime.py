@@ -68,8 +68,8 @@ class RuntimeChoice(Config):
         mode: sync: every worker plays with the newest weights and nobody learns before all are done; async: nobody waits for the slowest.
         workers: Processes that play.
         shards: Pieces that the environments are cut into, each with random streams of its own: results depend on them and not on the
-            workers. By default 1 in one process, which is fastest there, and 8 elsewhere, or as many as there are environments, or
-            decisions that an iteration collects, if those are fewer.
+            workers. By default 1 in one process, which is fastest there; as many as workers with mode async; and 8 elsewhere; or as many
+            as there are environments, or decisions that an iteration collects, if those are fewer.
         address: Of a running Ray (host:port, or auto); by default one is started on this machine.
         restarts: How often each worker is replaced when its process dies, or is stuck (`deadline`).
         deadline: Seconds without a step after which a worker is stuck and is replaced (null: never). A trainer that gives no answer for
