@@ -17,7 +17,7 @@ from pathlib import Path
 from benchmarks.lines import Lines
 from benchmarks.peers.collecting import per_core, per_wall
 from benchmarks.peers.training import SETTINGS, cases
-from ludus.core.types import Metrics
+from ludus.core.types import Metrics, Task, TrainingTask
 from ludus.runs.runner import run
 from ludus.runs.scenario import Scenario
 from ludus.runs.scenario_files import load_scenario
@@ -33,9 +33,13 @@ class Clock(NullObserver):
     def __init__(self) -> None:
         self.seen: list[tuple[float, float, float]] = []
         self.returned = 0.0  # mean of the newest rollout's episodes
+        self.training = False
+
+    def task_started(self, task: Task) -> None:
+        self.training = isinstance(task, TrainingTask)
 
     def task_progress(self, fraction: float | None, metrics: Metrics) -> None:
-        if fraction is not None and fraction < 1.0:  # evaluations have none of their own that is less
+        if self.training and fraction is not None and fraction < 1.0:  # an evaluation's share is not counted
             self.seen.append((fraction, time.perf_counter(), time.process_time()))
             self.returned = metrics.get("return", self.returned)
 
