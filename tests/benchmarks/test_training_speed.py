@@ -15,6 +15,7 @@ from benchmarks.peers.training import REPLAY, SETTINGS, Setting, cases
 from benchmarks.training_speed_limit import Networks, updates
 from benchmarks.training_speed_updates_limit import squashed
 from ludus.algorithms.ppo.config import PPO
+from ludus.core.types import EvaluationTask, Mixture, TrainingTask
 from ludus.envs.registry import make_env
 from ludus.policies.actor_critic import layouts
 
@@ -60,6 +61,9 @@ def test_speed_is_counted_between_the_ends_of_iterations() -> None:
     clock = training_speed_run.Clock()
     clock.task_progress(None, {})
     clock.task_progress(1.0, {})
+    clock.task_started(EvaluationTask("before", 0, ()))
+    clock.task_progress(0.1, {"return": 3.0})
+    clock.task_started(TrainingTask("training", 1, 0, (0,), "0-1", Mixture(())))
     for share in (0.25, 0.5, 0.75):
         clock.task_progress(share, {"return": 100 * share})
     clock.task_progress(1.0, {"return": 7.0})
