@@ -264,6 +264,7 @@ COMMANDS = {
     "trackers": "tracked runs that are killed and resumed, read back from each tracker ([table](guides/track.md#measured))",
     "training_speed": "updates per second, against peers and the bare loop",
     "tree_rollouts": "rollouts on compiled trees",
+    "two_cores": "what two workers bring on two cores, whole commands",
     "ui": "the page with ten and with 100 viewers, and a league of 1,000 policies",
     "warm_start": "initial weights of PSRO's policies ([table](concepts/algorithms.md#warm-starts))",
 }

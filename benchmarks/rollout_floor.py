@@ -4,7 +4,8 @@ Each plays one environment, with nothing in it that another one would need. It d
 every action, and every number or mask that the environment gives. It writes the learner's decisions into columns, pays each the rewards
 until the next one, keeps final observations, and counts returns and lengths of episodes, each of which begins with a seed of its own (of
 CartPole's vector: with one for all). It gives the decisions out by segment. It draws no opponents, replaces no environment after a fault,
-and does not say where a promise was broken.
+and does not say where a promise was broken. Of PettingZoo it does not check that rewards are finite, that masks are 0 and 1, or that the
+environment leaves the process's settings as they were: there the figure is a little too low.
 """
 
 from __future__ import annotations
