@@ -399,7 +399,7 @@ class Workspace:
             self._room, self._memory = rows, torch.zeros(2, rows * each).numpy()
         if _blocks(rows) != self._blocks:
             self._blocks = _blocks(rows)
-            self._partial = torch.zeros(self._blocks, self.layout.size).numpy()
+            self._partial = torch.zeros(self._blocks if self._blocks > 1 else 0, self.layout.size).numpy()
         self._rows = rows
         self._outputs, self._gradients = self._memory[:, : rows * each]
         self.out, self.gradient = (
@@ -409,9 +409,11 @@ class Workspace:
 
 def evaluate(layout: Layout, flat: NDArray[np.float32], x: Array) -> NDArray[np.float32]:
     """Return the outputs float32[n, outputs] of the network flat[layout.size] for inputs x[n, inputs]."""
-    work = Workspace(layout)
-    work.forward(flat, x)
-    return work.out
+    rows, widths, outputs = float_rows(x, layout.widths[0]), np.array(layout.widths), layout.widths[-1]
+    n = len(rows)
+    each = torch.empty(n * sum(layout.widths[1:])).numpy()
+    _in_threads(_forward, (flat, widths, code(layout.activation), rows, each, _blocks(n)), _blocks(n))
+    return each[len(each) - n * outputs :].reshape(n, outputs).copy()  # without the memory of the other layers
 
 
 @kernel(nogil=True)

@@ -205,7 +205,7 @@ class OpponentSampler:
 
     seat int8[E]: the learner's, its first one where it plays several (-1: none). mine bool[P, E]: whether the learner plays player p in
     environment e. learners: the players that it plays somewhere; others: those that it does not play everywhere; shared: both.
-    entry int32[E, F], policy int32[P, E]: what `draw` has drawn, entries of the factors and indices in the bank (-1: none).
+    entry int32[E, F], policy int32[P, E]: by the last `draw`, entries of the factors and indices in the bank (-1: none).
     learner: index of the learner's policy in the bank; where it has modes, one of each: see `acting`.
     """
 

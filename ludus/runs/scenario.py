@@ -391,7 +391,7 @@ class Scenario(ScheduleOptions):
             raise ScenarioError(
                 f"runtime.workers={workers} was given, and the environments are cut into {self.shards} shards, so that {self.shards} "
                 f"workers at most have something to play. Give runtime.shards={workers}{envs}: results depend on the number of shards, "
-                "and never on that of workers."
+                "and in sync never on that of workers."
             )
         return self.model_copy(update={"runtime": self.runtime.model_copy(update={"shards": self.shards})})
 

@@ -52,12 +52,15 @@ def test_shards_are_part_of_the_scenario(tmp_path: Path) -> None:
         (["runtime.workers=2"], 8),
         (["runtime.workers=8"], 8),
         (["runtime.workers=2", "env.num_envs=3"], 3),
+        (["runtime.workers=2", "runtime.mode=async"], 2),  # there results depend on who is first anyway
+        (["runtime.workers=2", "runtime.mode=async", "runtime.shards=4"], 4),
+        (["runtime.workers=4", "runtime.mode=async", "env.num_envs=3"], "Give runtime.shards=4 and env.num_envs=4"),
         (["runtime.workers=2", "algorithm={kind: dqn, rollout: 5, rollout_unit: decisions}"], 5),
         (["runtime.workers=9"], "Give runtime.shards=9: results depend"),
         (["runtime.workers=4", "env.num_envs=3"], "Give runtime.shards=4 and env.num_envs=4 or more: results"),
     ],
 )
-def test_shards_do_not_follow_the_workers(changes: list[str], shards: int | str) -> None:
+def test_shards_follow_the_workers_in_async_alone(changes: list[str], shards: int | str) -> None:
     scenario = parse_scenario(PSRO, ["runtime.kind=ray", *changes])
     if isinstance(shards, int):
         assert scenario.with_shards().runtime.shards == shards

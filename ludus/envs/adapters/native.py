@@ -224,7 +224,6 @@ class NativeBase(NoSnapshotMixin):
         self._keeps = native.fresh and self._boxes
         flat = len(self._shape) == 2 and np.issubdtype(self._dtype, np.floating)
         self._plain = self._rest and flat and native.mask is None  # what `Publisher.publish_one` does
-        self._one_each = (native.num_envs,)
         self._done = np.zeros(native.num_envs, np.bool_)
         self._last_observation = self._pub.observation[0]
         self._last: Timestep | None = None
@@ -534,7 +533,7 @@ class NativeVectorEnv(NativeBase):
         usual = type(reward) is type(terminated) is type(truncated) is np.ndarray and (
             reward.dtype in _REWARDS and terminated.dtype is truncated.dtype is _FLAG
         )
-        if not usual or not reward.shape == terminated.shape == truncated.shape == self._one_each:
+        if not usual or not reward.shape == terminated.shape == truncated.shape == (self.num_envs,):
             reward, terminated, truncated = self._columns(self.num_envs, reward, terminated, truncated)
         if self._native.cut is not None:
             terminated, truncated = self._ends(terminated, truncated, info)
