@@ -32,6 +32,7 @@ from benchmarks.psro_family_report import FINDINGS
 from benchmarks.results import Outcome
 from benchmarks.smax import PRESETS, peer_of
 from benchmarks.training_speed import PEERS
+from benchmarks.two_cores import RETURN, SECONDS, TURNS, ways
 
 Rows = list[tuple[str, ...]]
 TITLES = {"sb3": "Stable-Baselines3", "ludus": "what suits Ludus"}
@@ -589,6 +590,20 @@ def processes() -> str:
     return table(*rows, right=(1,))
 
 
+def two_cores() -> str:
+    """Return what `benchmarks.two_cores` measured: seconds of whole commands, and what the policies are worth in the end."""
+    result, rows = (
+        medians("two_cores"),
+        Rows([("a step of the environment", "how", "seconds", "× one process", "return")]),
+    )
+    for step in TURNS:
+        alone = result(f"{step}, one process", SECONDS)
+        for way in ways(step):
+            seconds, end = (result(f"{step}, {way}", figure) for figure in (SECONDS, RETURN))
+            rows.append((step, way, number(seconds, 1), number(alone / seconds, 2), number(end, 1)))
+    return table(*rows, right=(2, 3, 4))
+
+
 def chaos() -> str:
     """Return what became of each harm, and how often each promise was checked."""
     found = document("chaos")
@@ -676,6 +691,7 @@ BLOCKS: Sequence[Callable[[], str]] = (
     football,
     smax,
     processes,
+    two_cores,
     chaos,
     replay,
     soak,

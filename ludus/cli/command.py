@@ -217,9 +217,9 @@ def prepare_processes(options: argparse.Namespace) -> None:
         options: Those of `add_runtime`.
     """
     if options.runtime == "processes":
-        from ludus.runtime.fork_server import prepare
+        from ludus.runtime.fork_server import PLAYING, prepare
 
-        prepare()
+        prepare(PLAYING)  # whether there are networks, too, the scenario says once it is read
 
 
 def add_track(parser: argparse.ArgumentParser) -> None:

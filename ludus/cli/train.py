@@ -137,7 +137,7 @@ COMMAND = Command(
             "ludus train leduc --runtime processes --workers 8 --mode async",
             "the same, without waiting for the slowest worker",
         ),
-        ("ludus train leduc --runtime ray --workers 64 runtime.shards=64 --address 10.0.0.5:6379", "on a Ray cluster"),
+        ("ludus train leduc --runtime ray --workers 64 --address 10.0.0.5:6379", "on a Ray cluster"),
         ("ludus train gymnasium/CartPole-v1 --algorithm dqn", "any environment, without a scenario file"),
         (
             "ludus train my.yaml algorithm.learning_rate=3e-4 --name try1",

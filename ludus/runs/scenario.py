@@ -22,7 +22,7 @@ from ludus.metagame.solvers.fixed import Last, Uniform
 from ludus.metagame.solvers.match_selection import Goal, ResponseGraph
 from ludus.policies.specs import Modes, tabulates
 from ludus.reporting.trackers import build_tracker, parse_trackers
-from ludus.runs.scenario_runtime import SHARDS, RuntimeChoice
+from ludus.runs.scenario_runtime import ENVS_OF_SHARD, SHARDS, RuntimeChoice
 from ludus.schedulers.anytime import (
     AnytimePSROOptions,
     AnytimePSROScheduler,
@@ -363,12 +363,14 @@ class Scenario(ScheduleOptions):
 
     @property
     def shards(self) -> int:
-        """Number of pieces that the environments are split into. Where workers collect in step it does not depend on them, so that results
-        do not; asynchronous results depend on who is first anyway, so there each worker has one, whose batches are the largest. By
-        default each has at least an environment and a decision to collect."""
+        """Number of pieces that the environments are split into. A step and a forward pass of one environment cost nearly as much as
+        those of four, so by default a piece has four or more, unless there are more workers than such pieces. Workers that collect in
+        step have up to 8 pieces, so that up to as many workers give the same numbers; asynchronous results depend on who is first
+        anyway, so there each worker has one. Each piece has at least an environment and a decision to collect."""
         if self.runtime.shards or self.runtime.kind == "inprocess":
             return self.runtime.shards or 1
-        most = self.runtime.workers if self.runtime.mode == "async" else SHARDS
+        pieces = 1 if self.runtime.mode == "async" else min(SHARDS, self.env.num_envs // ENVS_OF_SHARD)
+        most = max(pieces, self.runtime.workers)
         collected = [
             part.collect() for part in (self.algorithm, *self.algorithms.values()) if isinstance(part, Algorithm)
         ]

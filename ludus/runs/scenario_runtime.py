@@ -21,12 +21,9 @@ if TYPE_CHECKING:
     from ludus.training.trainer import BatchPlacement
 
 
-PLAYING = ("ludus.rollout.preload",)
-LEARNING = ("ludus.policies.actor_critic_policy",)
-"""Modules that the processes of parts share where policies play, and where they are networks: torch above all, which takes a second and a
-half of a core and 200 MB."""
-SHARDS = 8
-"""Pieces that environments are cut into at most where there are processes to carry them, unless a scenario says how many."""
+SHARDS, ENVS_OF_SHARD = 8, 4
+"""Pieces that environments are cut into where there are processes to carry them, unless there are more workers or a scenario says how many;
+and the environments that a piece then has at least."""
 
 
 class Inference(Config):
@@ -68,8 +65,9 @@ class RuntimeChoice(Config):
         mode: sync: every worker plays with the newest weights and nobody learns before all are done; async: nobody waits for the slowest.
         workers: Processes that play.
         shards: Pieces that the environments are cut into, each with random streams of its own: results depend on them and not on the
-            workers. By default 1 in one process, which is fastest there; as many as workers with mode async; and 8 elsewhere; or as many
-            as there are environments, or decisions that an iteration collects, if those are fewer.
+            workers. By default 1 in one process, which is fastest there; as many as workers with mode async; elsewhere 8, of at least
+            4 environments each, or as many as workers if those are more. There are at most as many as environments, and as decisions
+            that an iteration collects.
         address: Of a running Ray (host:port, or auto); by default one is started on this machine.
         restarts: How often each worker is replaced when its process dies, or is stuck (`deadline`).
         deadline: Seconds without a step after which a worker is stuck and is replaced (null: never). A trainer that gives no answer for
@@ -252,7 +250,7 @@ class RuntimeChoice(Config):
             other = "ray" if self.address or self.resources else "processes, or ray"
             raise ConfigError(
                 f"runtime.{option} was given, and runtime.kind is inprocess, which is one process. Use --runtime {other}, or leave it out; "
-                f"runtime.shards={self.shards or SHARDS} gives the same numbers in one process."
+                f"one process and several give the same numbers with equal shards: runtime.shards={self.shards or SHARDS} in both."
             )
         if self.kind == "processes":
             self._check_processes()
@@ -308,7 +306,7 @@ class RuntimeChoice(Config):
             learns: Whether policies are learned, so that parts compute with torch.
         """
         if self.kind == "processes":
-            from ludus.runtime.fork_server import prepare
+            from ludus.runtime.fork_server import LEARNING, PLAYING, prepare
 
             prepare((*PLAYING, *(LEARNING if learns else ())))
 

@@ -49,18 +49,22 @@ def test_shards_are_part_of_the_scenario(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "shards"),
     [
-        (["runtime.workers=2"], 8),
-        (["runtime.workers=8"], 8),
-        (["runtime.workers=2", "env.num_envs=3"], 3),
+        (["runtime.workers=2"], 3),  # of four environments each
+        (["runtime.workers=3"], 3),
+        (["runtime.workers=2", "env.num_envs=7"], 2),
+        (["env.num_envs=7"], 1),
+        (["env.num_envs=256"], 8),
+        (["runtime.workers=12"], 12),  # more workers than pieces of four
+        (["runtime.workers=2", "env.num_envs=3"], 2),
         (["runtime.workers=2", "runtime.mode=async"], 2),  # there results depend on who is first anyway
         (["runtime.workers=2", "runtime.mode=async", "runtime.shards=4"], 4),
         (["runtime.workers=4", "runtime.mode=async", "env.num_envs=3"], "Give runtime.shards=4 and env.num_envs=4"),
-        (["runtime.workers=2", "algorithm={kind: dqn, rollout: 5, rollout_unit: decisions}"], 5),
-        (["runtime.workers=9"], "Give runtime.shards=9: results depend"),
+        (["env.num_envs=64", "algorithm={kind: dqn, rollout: 5, rollout_unit: decisions}"], 5),
+        (["runtime.workers=9", "runtime.shards=8"], "Give runtime.shards=9: results depend"),
         (["runtime.workers=4", "env.num_envs=3"], "Give runtime.shards=4 and env.num_envs=4 or more: results"),
     ],
 )
-def test_shards_follow_the_workers_in_async_alone(changes: list[str], shards: int | str) -> None:
+def test_shards_have_four_environments_or_are_as_many_as_workers(changes: list[str], shards: int | str) -> None:
     scenario = parse_scenario(PSRO, ["runtime.kind=ray", *changes])
     if isinstance(shards, int):
         assert scenario.with_shards().runtime.shards == shards
@@ -72,7 +76,10 @@ def test_shards_follow_the_workers_in_async_alone(changes: list[str], shards: in
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (["runtime.workers=2"], "workers=2 was given, and runtime.kind is inprocess.*shards=8 gives the same numbers"),
+        (
+            ["runtime.workers=2"],
+            "workers=2 was given, and runtime.kind is inprocess.*with equal shards: runtime.shards=8 in both",
+        ),
         (["runtime.table_shards=2", "runtime.trainers=2"], "one trainer, or no shards"),
         (["runtime.trainers=2"], "trainers=2 was given, and runtime.kind is inprocess"),
         (["runtime.address=auto"], "address='auto' was given, and runtime.kind is inprocess"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import eigvalsh
 
 Floats = NDArray[np.float64]
 
@@ -44,10 +45,11 @@ def expected_cardinality(rows: Floats) -> float:
     if not rows.size:
         return float("nan")
     known = np.isfinite(rows)
-    middle = np.where(known, rows, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+    middle = rows.sum(axis=0, where=known) / np.maximum(known.sum(axis=0), 1)
     unit = rows - middle
     unit[~known] = 0.0
     length = np.sqrt(np.einsum("ij,ij->i", unit, unit))
     unit /= np.where(length > 0, length, 1.0)[:, None]
-    values = np.linalg.eigvalsh(unit @ unit.T)
+    square = unit @ unit.T
+    values = eigvalsh(square.T, overwrite_a=True)  # as LAPACK has it: no copy
     return float((values.clip(0) / (values.clip(0) + 1.0)).sum())

@@ -74,7 +74,8 @@ def embed_antisymmetric(payoff: Floats) -> PlaneEmbedding:
     plane, cyclic = np.zeros((n, 2)), 0.0
     if n > 2 and (rest**2).sum() > 1e-12 * total:
         # R'R has the plane's σ² twice; any unit vector of its eigenspace and R of it span the plane.
-        values, vectors = eigh(rest.T @ rest, subset_by_index=(n - 1, n - 1))
+        square = rest.T @ rest
+        values, vectors = eigh(square.T, subset_by_index=(n - 1, n - 1), overwrite_a=True)  # as LAPACK has it: no copy
         sigma = float(np.sqrt(max(values[0], 0.0)))
         first = vectors[:, 0]
         plane = np.stack([rest @ first / sigma, first], axis=1) * sigma / np.sqrt(n)

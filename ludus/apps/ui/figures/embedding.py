@@ -88,15 +88,15 @@ def _embed(game: MetaGame, population: int) -> tuple[PlaneEmbedding, str]:
     low, high = game.returns(game.players_of(population)[0])
     if zero_sum and game.symmetric:
         payoff = antisymmetric(game.mean)[-MAX_POINTS:, -MAX_POINTS:]
-        plane = embed_antisymmetric(fill_missing(log_odds(payoff, (low - high) / 2, (high - low) / 2)))
+        low, high, embed = (low - high) / 2, (high - low) / 2, embed_antisymmetric
     else:
         payoff = payoff_rows(game, population)[-MAX_POINTS:]
-        plane = (
-            embed_rectangular(fill_missing(log_odds(payoff, low, high)))
-            if zero_sum
-            else embed_rows(fill_missing(payoff))
-        )
+        embed = embed_rectangular if zero_sum else embed_rows
     missing = int(np.isnan(payoff).sum())
+    if zero_sum:
+        payoff = log_odds(payoff, low, high)
+    payoff = fill_missing(payoff)  # of a thousand policies it takes 8 MB, so there is one at a time
+    plane = embed(payoff)
     if not missing:
         return plane, _METHODS[plane.axes]
     return plane, (
