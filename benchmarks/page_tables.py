@@ -235,6 +235,7 @@ COMMANDS = {
     "data_plane": "replay tables, prefetching, transfer of weights",
     "distributed": "Ray: overhead, efficiency, stragglers, several best responses",
     "env_survey": "random play of the installed environments, searched for faults ([table](environments/survey.md))",
+    "exact_sweeps": "exact exploitability in phantom tic-tac-toe and dark hex ([table](guides/evaluate.md#exact-exploitability))",
     "faults": "processes killed at random moments ([table](guides/faults.md))",
     "football": "MAPPO on football academies",
     "football_steps": "football steps, relative to the bare environment",

@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from ludus.envs.registry import make_env
     from ludus.envs.tree.game_tree import compile_tree
     from ludus.evaluation.evaluate import evaluate_run
+    from ludus.evaluation.exact_exploitability import evaluate_exact
     from ludus.evaluation.exploiters import exploit_population, exploit_run
     from ludus.evaluation.population_exploitability import evaluate_population
     from ludus.evaluation.run_ratings import rate_run
@@ -242,6 +243,7 @@ __all__ = [  # noqa: RUF022  in the order of `sorted`, not of isort
     "__version__",
     "compile_tree",
     "evaluate_cross_play",
+    "evaluate_exact",
     "evaluate_population",
     "evaluate_run",
     "exploit_population",
@@ -292,6 +294,7 @@ _NAMES = {
     "ludus.envs.registry": "make_env",
     "ludus.envs.tree.game_tree": "compile_tree",
     "ludus.evaluation.evaluate": "evaluate_run",
+    "ludus.evaluation.exact_exploitability": "evaluate_exact",
     "ludus.evaluation.exploiters": "exploit_population exploit_run",
     "ludus.evaluation.population_exploitability": "evaluate_population",
     "ludus.evaluation.run_ratings": "rate_run",

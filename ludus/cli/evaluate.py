@@ -12,6 +12,7 @@ from ludus.backend.device import parse_device
 from ludus.cli.command import Command, add_device, add_rating, positive_number, whole_number
 from ludus.cli.evaluation_output import (
     show_against,
+    show_exact,
     show_exploiters,
     show_matches,
     show_population,
@@ -45,6 +46,18 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="after RUN: the policies to play, in every combination of one per player: @meta, @best, @strongest, @12, @PLAYER/POLICY of "
         "RUN, any policy of another run of the game, a file or random (default: @WHAT, or @meta and the newest)",
+    )
+    parser.add_argument(
+        "--exact",
+        action="store_true",
+        help="exploitability of @WHAT, computed without playing: in games with a tree, and in phantom tic-tac-toe and dark hex, whose "
+        "trees are too large",
+    )
+    parser.add_argument(
+        "--threads",
+        metavar="N",
+        type=positive_number,
+        help="with --exact: threads of sweeps over games without a tree (default: all cores); they change no digit",
     )
     parser.add_argument(
         "--exploit",
@@ -90,6 +103,8 @@ def _execute(options: argparse.Namespace) -> int:
         from ludus.evaluation.run_ratings import rate_run
 
         show_ratings(rate_run(run_dir, options.rating))
+    elif options.exact:
+        _exact(run_dir, of, options)
     elif options.against is not None:
         _against(run_dir, options)
     elif options.population:
@@ -128,6 +143,14 @@ def _run(options: argparse.Namespace) -> tuple[Path, str]:
 
     folder, of = split_name(options.run, find_run)
     return folder, of or f"@{META}"
+
+
+def _exact(run_dir: Path, of: str, options: argparse.Namespace) -> None:
+    from ludus.evaluation.exact_exploitability import evaluate_exact
+
+    with closing(_SweepProgress()) as progress:
+        report = evaluate_exact(run_dir, of=of, threads=options.threads, device=options.device, tell=progress)
+    show_exact(report)
 
 
 def _against(run_dir: Path, options: argparse.Namespace) -> None:
@@ -176,6 +199,7 @@ _SUBJECTS = {
     "rating": "stored results",
     "against": "two runs",
     "population": "mixtures",
+    "exact": "exploitability",
     "exploit": "meta-strategies",
     "policies": "policies",
 }
@@ -197,7 +221,9 @@ def _one_question(options: argparse.Namespace) -> None:
         raise ConfigError(
             "--seed was given, which belongs to --exploit and --against. Matches have seeds of their own; more --episodes say more."
         )
-    if options.episodes is not None and subjects in (["rating"], ["population"]):
+    if options.threads is not None and subjects != ["exact"]:
+        raise ConfigError("--threads was given, which belongs to --exact. Leave it out.")
+    if options.episodes is not None and subjects in (["rating"], ["population"], ["exact"]):
         raise ConfigError(
             f"--episodes was given, and --{subjects[0]} (of {_SUBJECTS[subjects[0]]}) plays nothing. Leave it out."
         )
@@ -205,6 +231,24 @@ def _one_question(options: argparse.Namespace) -> None:
         raise ConfigError(
             f"--device {options.device} was given; ratings are computed from what is recorded. Leave it out."
         )
+
+
+class _SweepProgress(ProgressLine):
+    """How much of a sweep is done, with the time left once it can be estimated; and at first the memory that it needs."""
+
+    def __init__(self) -> None:
+        super().__init__(quiet=2.0, live=True)
+
+    def __call__(self, done: int, total: int, size: int) -> None:
+        """What `evaluate_exact` tells."""
+        if not done:
+            self.say(f"sweeping takes up to {max(size / 1e6, 0.1):,.1f} MB")
+            self.begin()
+        elif done < total and self.due():
+            from ludus.apps.common.progress import duration
+
+            left = duration((time.monotonic() - self.begun) * (total - done) / done)
+            self.say(f"{done} of {total} tries, about {left} left")
 
 
 class _Progress(ProgressLine):
@@ -240,6 +284,7 @@ COMMAND = Command(
             "ludus evaluate try1 --episodes 100000 --policies @meta @0/0-3 try2@best",
             "the named policies against each other",
         ),
+        ("ludus evaluate phantom1@best --exact", "exact exploitability of its best policies"),
         ("ludus evaluate try1@best --exploit 200000", "the gain of a policy trained against the best ones"),
         ("ludus evaluate try1 --exploit 200000 --start @newest", "the same, starting from the newest policy"),
         ("ludus evaluate try1 --population", "exploitability of its best mixture of policies, exact"),

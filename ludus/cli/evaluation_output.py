@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ludus.evaluation.evaluate import EvaluationReport, HeadToHead
+    from ludus.evaluation.exact_exploitability import ExactReport
     from ludus.evaluation.exploiters import Exploiters, PopulationExploiters
     from ludus.evaluation.population_exploitability import PopulationReport
     from ludus.evaluation.run_ratings import RunRatings
@@ -37,6 +38,20 @@ def show_population(report: PopulationReport) -> None:
         (f"player {p} earns at least", signed(value, 4)) for p, value in enumerate(report.least_exploitable.guaranteed)
     ]
     facts("Populations", pairs)
+
+
+def show_exact(report: ExactReport) -> None:
+    """Exploitability that was computed, and what best responses earn."""
+    from ludus.apps.common.progress import number, signed
+
+    write(f"{report.env} after generation {report.generation}, computed")
+    pairs = [("NashConv", number(report.nash_conv))]
+    if len(report.best) == 2:
+        pairs.append(("exploitability", number(report.nash_conv / 2)))
+    pairs += [(f"best response of player {p} earns", signed(best, 4)) for p, best in enumerate(report.best.tolist())]
+    queries = f", and {report.query_seconds:.1f} of asking policies" if report.query_seconds else ""
+    pairs.append(("seconds", f"{report.seconds:.1f}{queries}"))
+    facts(_whose(report.of), pairs)
 
 
 def show_responders(result: PopulationExploiters) -> None:

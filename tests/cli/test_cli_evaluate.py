@@ -15,9 +15,10 @@ from ludus.cli import evaluate as command
 from ludus.cli import output
 from ludus.cli.main import main
 from ludus.core.types import Exploitability
-from ludus.evaluation import evaluate, exploiters
+from ludus.evaluation import evaluate, exact_exploitability, exploiters
 from ludus.evaluation import population_exploitability as run_population
 from ludus.evaluation.evaluate import EvaluationReport, HeadToHead
+from ludus.evaluation.exact_exploitability import ExactReport
 from ludus.evaluation.exploiters import PopulationExploiters
 from ludus.evaluation.population_exploitability import PopulationExploitability, PopulationReport
 
@@ -133,6 +134,45 @@ def test_the_least_exploitable_mixtures(
     ]
 
 
+def test_exact_exploitability(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given: dict[str, object] = {}
+
+    def evaluate_exact(run_dir: Path, *, tell: Callable[..., None], **options: object) -> ExactReport:
+        given.update(options)
+        tell(0, 90, 12_300_000)
+        tell(1, 90, 12_300_000)
+        return ExactReport(run_dir, "openspiel/x", 3, "@best", np.array([0.5, 0.25]), 0.75, 0.5, 12.0, 12_300_000)
+
+    monkeypatch.setattr(exact_exploitability, "evaluate_exact", evaluate_exact)
+    lines = _told(monkeypatch, tmp_path, capsys, "--exact", "--threads", "3")
+    assert given == {"of": "@meta", "threads": 3, "device": "auto"}
+    assert lines == [
+        "openspiel/x after generation 3, computed",
+        "@best",
+        "NashConv 0.7500",
+        "exploitability 0.3750",
+        "best response of player 0 earns +0.5000",
+        "best response of player 1 earns +0.2500",
+        "seconds 12.0, and 0.5 of asking policies",
+    ]
+
+
+def test_progress_of_sweeps(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The memory at once, and nothing else in the first two seconds."""
+    now = 0.0
+    monkeypatch.setattr(command.time, "monotonic", lambda: now)
+    progress = command._SweepProgress()
+    for seconds, done in ((0.0, 0), (1.0, 10), (3.0, 30), (4.0, 90)):
+        now = seconds
+        progress(done, 90, 12_300_000)
+    assert capsys.readouterr().err.splitlines() == [
+        "sweeping takes up to 12.3 MB",
+        "30 of 90 tries, about 6.0s left",
+    ]
+
+
 def test_trained_responders(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -175,6 +215,9 @@ def test_progress_of_rounds(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     [
         (["--rating", "elo", "--population"], "--rating (of stored results) and --population (of mixtures)"),
         (["--exploit", "5", "--policies", "@meta"], "--exploit (of meta-strategies) and --policies (of policies)"),
+        (["--exact", "--exploit", "5"], "--exact (of exploitability) and --exploit (of meta-strategies)"),
+        (["--threads", "5"], "--threads was given, which belongs to --exact"),
+        (["--exact", "--episodes", "5"], "--exact (of exploitability) plays nothing"),
         (["--rounds", "5", "--population"], "--rounds was given, which belongs to --population with --exploit"),
     ],
 )

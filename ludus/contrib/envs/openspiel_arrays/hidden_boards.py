@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ludus.contrib.envs.openspiel_arrays.base import TERMINAL, ArrayGame, Rules, no_chance, rule, vector_of
+from ludus.envs.hidden_boards import HiddenBoard
 
 _NO_WINNER = -1
 PLAIN, LOW, HIGH = 1, 2, 3  # of a stone on a hex board: joined to no own edge, to the first one, to the last one
@@ -234,11 +237,61 @@ def _board(rows: int, columns: int, *, values: int, **fields: Any) -> Board:
     )
 
 
+def _hidden_board(board: Board, game: Any, wins: Callable[[], NDArray[np.bool_]]) -> Callable[[bool], HiddenBoard]:
+    """Return what `ArrayGame.hidden_board` is of a game."""
+    cells = len(board.neighbors)
+
+    def view(visible: NDArray[np.int8], size: int) -> NDArray[np.float32]:
+        rows = np.zeros((len(visible), size), np.float32)
+        rows[np.arange(len(rows))[:, None], np.arange(cells) * board.cell + board.colors[visible] * board.value] = 1
+        return rows
+
+    def observations(visible: NDArray[np.int8], tries: NDArray[np.int64]) -> NDArray[np.float32]:
+        rows = view(visible, game.observation_tensor_size())
+        if board.reveals_turns:
+            rows[np.arange(len(rows)), board.end + tries] = 1
+        return rows
+
+    def information_states(visible: NDArray[np.int8], own: NDArray[np.int64]) -> NDArray[np.float32]:
+        rows = view(visible, game.information_state_tensor_size())
+        rows[np.arange(len(rows))[:, None], board.end + cells * np.arange(own.shape[1]) + own] = 1
+        return rows
+
+    return lambda full: HiddenBoard(
+        cells, board.abrupt, board.reveals_turns, full, wins, observations, information_states
+    )
+
+
+def _lines() -> NDArray[np.bool_]:
+    """Return `HiddenBoard.wins` of tic-tac-toe."""
+    cell = np.arange(9).reshape(3, 3)
+    lines = [*cell, *cell.T, cell.diagonal(), cell[::-1].diagonal()]
+    sets = np.arange(1 << 9)
+    won = np.any([sets & line == line for line in (1 << np.array(lines)).sum(axis=1)], axis=0)
+    return np.stack([won, won])
+
+
+def _chains(board: Board) -> NDArray[np.bool_]:
+    """Return `HiddenBoard.wins` of hex: in each set, stones at the first edge spread to their neighbours until none is left to reach."""
+    cells = len(board.neighbors)
+    sets, bit = np.arange(1 << cells), 1 << np.arange(cells)
+    near = np.append(bit, 0)[board.neighbors].sum(axis=1)
+    won = np.empty((2, len(sets)), np.bool_)
+    for p in range(2):
+        reached, before = sets & bit[board.low[p]].sum(), -1 * np.ones_like(sets)
+        while (reached != before).any():
+            before = reached
+            for c in range(cells):
+                reached = reached | np.where(reached & bit[c], near[c] & sets, 0)
+        won[p] = reached & bit[board.high[p]].sum() != 0
+    return won
+
+
 def _phantom_ttt(game: Any) -> ArrayGame | None:
     parameters = game.get_parameters()
     reveals_turns, abrupt = parameters["obstype"] == "reveal-numturns", parameters["gameversion"] == "abrupt"
     board = _board(3, 3, abrupt=abrupt, reveals_turns=reveals_turns, values=3, cell=1, value=9, colors=(0, 2, 1))
-    return ArrayGame(_LINES, board, lambda num_envs: _new_state(9, num_envs))
+    return ArrayGame(_LINES, board, lambda num_envs: _new_state(9, num_envs), _hidden_board(board, game, _lines))
 
 
 def _dark_hex(game: Any) -> ArrayGame | None:
@@ -250,7 +303,10 @@ def _dark_hex(game: Any) -> ArrayGame | None:
     board = _board(
         rows, columns, abrupt=abrupt, reveals_turns=reveals_turns, values=9, cell=9, value=1, colors=(4, 5, 3)
     )
-    return ArrayGame(_HEX, board, lambda num_envs: _new_state(rows * columns, num_envs))
+    wins = partial(_chains, board)
+    return ArrayGame(
+        _HEX, board, lambda num_envs: _new_state(rows * columns, num_envs), _hidden_board(board, game, wins)
+    )
 
 
 phantom_ttt, dark_hex = vector_of(_phantom_ttt), vector_of(_dark_hex)
