@@ -342,18 +342,27 @@ def resume(
             if stored.changed:
                 stored.change_scenario(store, info)
             driver.observer.run_started(info, generation=driver.history.generations)
-            if stored.cut_off is not None:
-                driver.observer.message(
-                    stored.cut_off
-                )  # no event: the run is to be the same as one that nothing has happened to
-            for warning in stored.warnings:
-                store.event("checkpoint", warning, level="warning")
-                driver.observer.message(warning)
+            _tell_resumed(driver, stored, scenario)
             if stored.state is None:
                 _add_initial_policies(driver, unscheduled_warnings(scenario), imported)
             result = _finish(driver, scenario, driver.run(), stored.folder, report=report)
     _warn(stored.folder, store)
     return result
+
+
+def _tell_resumed(driver: Driver, stored: ResumableRun, scenario: Scenario) -> None:
+    """Say what may surprise about a run that is resumed."""
+    tell = driver.observer.message  # mostly no event: the run is to be the same as one that nothing has happened to
+    if stored.cut_off is not None:
+        tell(stored.cut_off)
+    if scenario.idle_workers:
+        tell(
+            f"warning: runtime.workers={scenario.runtime.workers}, and the run has {scenario.shards} shards, which it keeps: "
+            f"{scenario.idle_workers} workers have nothing to play, and are not started."
+        )
+    for warning in stored.warnings:
+        driver.store.event("checkpoint", warning, level="warning")
+        tell(warning)
 
 
 # ---------------------------------------------------------------------------------------------- parts

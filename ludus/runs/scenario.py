@@ -378,6 +378,11 @@ class Scenario(ScheduleOptions):
         return min(most, self.env.num_envs, *decisions)
 
     @property
+    def idle_workers(self) -> int:
+        """Number of workers that have no shard to play."""
+        return 0 if self.runtime.kind == "inprocess" else max(0, self.runtime.workers - self.shards)
+
+    @property
     def has_children(self) -> bool:
         """Whether a run in one process has child processes."""
         background = self.evaluation.background
@@ -388,7 +393,7 @@ class Scenario(ScheduleOptions):
         """Return the scenario with an explicit number of shards, so that a run keeps it when it continues with other workers. Raises
         ScenarioError for workers without a share."""
         workers = self.runtime.workers
-        if self.runtime.kind != "inprocess" and workers > self.shards:
+        if self.idle_workers:
             envs = f" and env.num_envs={workers} or more" if self.env.num_envs < workers else ""
             raise ScenarioError(
                 f"runtime.workers={workers} was given, and the environments are cut into {self.shards} shards, so that {self.shards} "

@@ -186,6 +186,20 @@ def test_a_worker_that_is_made_again_is_told_and_kept(tmp_path: Path) -> None:
     assert tools.policies_of(tmp_path / "stuck") == whole
 
 
+class ThisProcess(InProcess):
+    """A runtime that may have any number of workers."""
+
+
+def test_a_run_resumed_with_more_workers_than_shards_says_so(tmp_path: Path) -> None:
+    whole, hears = policies(tmp_path, "generations=2", name="whole"), Hears()
+    policies(tmp_path, "generations=1", name="more")
+    changes = ["generations=2", f"runtime.kind={__name__}:ThisProcess", "runtime.workers=5"]
+    resume(tmp_path / "more", changes, report=False, observer=hears)
+    text = "warning: runtime.workers=5, and the run has 3 shards, which it keeps: 2 workers have nothing to play"
+    assert sum(heard.startswith(text) for heard in hears.heard) == 1
+    assert tools.policies_of(tmp_path / "more") == whole
+
+
 def test_several_tasks_at_once_change_nothing(tmp_path: Path) -> None:
     one = policies(tmp_path, "generations=2", name="one")
     assert policies(tmp_path, "generations=2", "runtime.tasks=2", name="two") == one
