@@ -238,17 +238,21 @@ class _SweepProgress(ProgressLine):
 
     def __init__(self) -> None:
         super().__init__(quiet=2.0, live=True)
+        self._first: tuple[int, float] | None = None  # what was done by when; before that policies were asked
 
     def __call__(self, done: int, total: int, size: int) -> None:
         """What `evaluate_exact` tells."""
+        now = time.monotonic()
         if not done:
             self.say(f"sweeping takes up to {max(size / 1e6, 0.1):,.1f} MB")
             self.begin()
+        elif self._first is None:
+            self._first = done, now
         elif done < total and self.due():
             from ludus.apps.common.progress import duration
 
-            left = duration((time.monotonic() - self.begun) * (total - done) / done)
-            self.say(f"{done} of {total} tries, about {left} left")
+            before, since = self._first
+            self.say(f"{done} of {total} tries, about {duration((now - since) * (total - done) / (done - before))} left")
 
 
 class _Progress(ProgressLine):

@@ -164,7 +164,7 @@ def test_progress_of_sweeps(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     now = 0.0
     monkeypatch.setattr(command.time, "monotonic", lambda: now)
     progress = command._SweepProgress()
-    for seconds, done in ((0.0, 0), (1.0, 10), (3.0, 30), (4.0, 90)):
+    for seconds, done in ((0.0, 0), (1.0, 10), (1.5, 20), (3.0, 30), (4.0, 90)):
         now = seconds
         progress(done, 90, 12_300_000)
     assert capsys.readouterr().err.splitlines() == [
