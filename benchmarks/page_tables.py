@@ -6,6 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import mean
 
 from benchmarks.chaos.table import cells, promise_cells, sentence
+from benchmarks.exact_sweeps import GAMES as SWEEPS
+from benchmarks.exact_sweeps import WAYS
+from benchmarks.exact_sweeps import figure as sweep_figure
 from benchmarks.football_cells import CELLS as ACADEMIES
 from benchmarks.harness import Medians, Missing
 from benchmarks.learning_tasks import TASKS
@@ -235,7 +238,7 @@ COMMANDS = {
     "data_plane": "replay tables, prefetching, transfer of weights",
     "distributed": "Ray: overhead, efficiency, stragglers, several best responses",
     "env_survey": "random play of the installed environments, searched for faults ([table](environments/survey.md))",
-    "exact_sweeps": "exact exploitability in phantom tic-tac-toe and dark hex ([table](guides/evaluate.md#exact-exploitability))",
+    "exact_sweeps": "exact exploitability in phantom tic-tac-toe and dark hex ([page](guides/evaluate.md#exact-exploitability))",
     "faults": "processes killed at random moments ([table](guides/faults.md))",
     "football": "MAPPO on football academies",
     "football_steps": "football steps, relative to the bare environment",
@@ -605,6 +608,25 @@ def two_cores() -> str:
     return table(*rows, right=(2, 3, 4))
 
 
+def exact_sweeps() -> str:
+    """Return how exploitable uniform play is in the games of `benchmarks.exact_sweeps`, and how long that takes."""
+    result = medians("exact_sweeps")
+    rows: Rows = [
+        ("game, policies see", "exploitability", "best responses earn", "s, two threads", "s, one thread", "MB")
+    ]
+    for game, (_, observation) in SWEEPS.items():
+        value, first, second, size = (
+            result("two threads", sweep_figure(game, what)) for what in ("exploitability", "best 0", "best 1", "MB")
+        )
+        seconds = [number(result(way, sweep_figure(game, "seconds")), 1) for way in WAYS]
+        what = "the order of their tries" if observation == "information_state" else "their view"
+        name = game.removesuffix(", by sequences")
+        earned = f"{number(first, 4)}, {number(second, 4)}"
+        rows.append((f"{name}, {what}", number(value, 4), earned, *seconds, number(size, 0)))
+    load = " and ".join(number(result(way, "load"), 1) for way in WAYS)
+    return f"{table(*rows, right=range(1, 6))}\n\nLoad before, of other work: {load} on two cores."
+
+
 def chaos() -> str:
     """Return what became of each harm, and how often each promise was checked."""
     found = document("chaos")
@@ -693,6 +715,7 @@ BLOCKS: Sequence[Callable[[], str]] = (
     smax,
     processes,
     two_cores,
+    exact_sweeps,
     chaos,
     replay,
     soak,

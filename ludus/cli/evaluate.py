@@ -252,7 +252,9 @@ class _SweepProgress(ProgressLine):
             from ludus.apps.common.progress import duration
 
             before, since = self._first
-            self.say(f"{done} of {total} tries, about {duration((now - since) * (total - done) / (done - before))} left")
+            self.say(
+                f"{done} of {total} tries, about {duration((now - since) * (total - done) / (done - before))} left"
+            )
 
 
 class _Progress(ProgressLine):
