@@ -230,6 +230,8 @@ COMMANDS = {
     "adapters": "a step through each adapter, relative to the bare environment",
     "adaptive_evaluation": "matches that adaptive evaluation saves",
     "apex": "Ape-X by number of actors",
+    "capacity": "a model of runs with up to 10,000 workers, against what was measured ([page](guides/capacity.md))",
+    "capacity_costs": "what the driver spends for each worker",
     "chaos": "random harm to small runs of every kind, and whether promises hold ([table](benchmarks.md#random-harm))",
     "cold_start": "the first run of a new installation, which compiles kernels",
     "connect_four_alphazero": "AlphaZero for an hour",
