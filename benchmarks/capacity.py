@@ -162,7 +162,7 @@ def limit(name: str, option: str, workers: int) -> str:
 
 # ----------------------------------------------------------------------------------------------------------- picture
 
-WIDE, HIGH, LEFT, TOP = 250, 230, 70, 40
+WIDE, HIGH, LEFT, TOP = 250, 230, 100, 40
 COLOURS = ("#1f77b4", "#d62728")
 
 
@@ -207,7 +207,7 @@ def _panel(name: str) -> Iterator[str]:
         x = point(size, 1).split()[0]
         yield f'<text x="{x}" y="{HIGH + 18}" text-anchor="middle">{size:,}</text>'
     yield f'<text x="{WIDE / 2}" y="{HIGH + 38}" text-anchor="middle">workers</text>'
-    yield f'<text transform="translate(-58 {HIGH / 2}) rotate(-90)" text-anchor="middle">{RATE}</text>'
+    yield f'<text transform="translate(-84 {HIGH / 2}) rotate(-90)" text-anchor="middle">{RATE}</text>'
     last = min(SIZES[-1], 10**high / alone)
     yield f'<path d="M{point(1, alone)}L{point(last, alone * last)}" stroke="#888" stroke-dasharray="3 3"/>'
     for curve, colour in zip(CURVES, COLOURS, strict=True):

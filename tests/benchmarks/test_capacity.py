@@ -19,7 +19,7 @@ def rate(costs: Costs = FREE, work: Work = WORK, **setup: object) -> float:
     return Run(costs, work, Setup(**setup)).outcome(warm=2).rate  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [*cases()], ids=lambda case: case.name)
 def test_the_model_repeats_what_was_measured(case: Case) -> None:
     assert case.model(costs()) == pytest.approx(case.measured, rel=TOLERANCE)
 
