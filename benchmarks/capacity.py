@@ -168,7 +168,7 @@ COLOURS = ("#1f77b4", "#d62728")
 
 def svg() -> str:
     """Draw decisions per second over workers, a panel for each scenario."""
-    width, height = (WIDE + LEFT + 14) * len(scenarios()), HIGH + TOP + 80
+    width, height = (WIDE + LEFT + 14) * len(scenarios()) + 12, HIGH + TOP + 80
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
         'font-family="sans-serif" font-size="13">',

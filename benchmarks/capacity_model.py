@@ -255,8 +255,9 @@ class Run:
         while taken < self.setup.workers:
             came = [(yield answers.get())]
             yield from self._spend(self.costs.look * waiting)
-            came += answers.items
-            answers.items.clear()
+            ready = answers.items[: self.setup.workers - taken - 1]  # the others wait for the next iteration
+            del answers.items[: len(ready)]
+            came += ready
             for order in came:
                 owed[order.worker] -= 1
             taken += len(came)

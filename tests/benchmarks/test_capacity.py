@@ -16,7 +16,8 @@ WORK = Work(rows=8, wait=0.01, play=0.0, act=0.0, steps=100, learn=1e-4, row_byt
 
 
 def rate(costs: Costs = FREE, work: Work = WORK, **setup: object) -> float:
-    return Run(costs, work, Setup(**setup)).outcome(warm=2).rate  # type: ignore[arg-type]
+    """As a run begins and ends, its requests are fewer."""
+    return Run(costs, work, Setup(**setup)).outcome(warm=2, cool=3).rate  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("case", [*cases()], ids=lambda case: case.name)
@@ -25,7 +26,7 @@ def test_the_model_repeats_what_was_measured(case: Case) -> None:
 
 
 def test_in_step_workers_wait_while_the_driver_learns() -> None:
-    assert rate(workers=5, mode="sync") == pytest.approx(4000 / (1.0 + 0.4))
+    assert rate(workers=5, mode="sync") == pytest.approx(4000 / (1.0 + 0.4), rel=1e-3)
 
 
 def test_asynchronous_workers_play_meanwhile_until_the_learner_is_busy() -> None:
@@ -36,7 +37,7 @@ def test_asynchronous_workers_play_meanwhile_until_the_learner_is_busy() -> None
 
 def test_a_straggler_holds_up_all_in_step_and_itself_alone_otherwise() -> None:
     work = replace(WORK, learn=0.0, iterations=30)
-    assert rate(work=work, workers=16, mode="sync", slower=10) == pytest.approx(1280)
+    assert rate(work=work, workers=16, mode="sync", slower=10) == pytest.approx(1280, rel=1e-3)
     assert rate(work=work, workers=16, slower=10) == pytest.approx(15.1 * 800, rel=0.02)
 
 
@@ -55,8 +56,8 @@ def test_weights_go_to_each_node_once() -> None:
 def test_evaluators_take_matches_off_the_workers() -> None:
     work = replace(WORK, learn=0.0, matches=8, match_steps=100, split=1)
     alone, helped = (Run(FREE, work, Setup(4, evaluators=n)).outcome() for n in (0, 2))
-    assert alone.rate == pytest.approx(8 * 3200 / (8.0 + 8.0))
-    assert helped.rate == pytest.approx(8 * 3200 / 8.0)
+    assert alone.rate == pytest.approx(8 * 3200 / (8.0 + 8.0), rel=1e-3)
+    assert helped.rate == pytest.approx(8 * 3200 / 8.0, rel=1e-3)
 
 
 def test_the_result_file_is_what_the_model_says() -> None:
