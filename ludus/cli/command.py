@@ -217,7 +217,8 @@ def prepare_processes(options: argparse.Namespace) -> None:
         options: Those of `add_runtime`.
     """
     if options.runtime == "processes":
-        from ludus.runtime.fork_server import PLAYING, prepare
+        from ludus.runs.preloads import PLAYING
+        from ludus.runtime.fork_server import prepare
 
         prepare(PLAYING)  # whether there are networks, too, the scenario says once it is read
 

@@ -14,6 +14,7 @@ from ludus.core.parts import resolve_name
 from ludus.core.types import CPU, DeviceChoice, Precision
 from ludus.policies.bots import BotSettings
 from ludus.rollout.async_limits import AsyncLimits
+from ludus.runs.preloads import LEARNING, PLAYING
 from ludus.runtime.base import Runtime
 
 if TYPE_CHECKING:
@@ -306,7 +307,7 @@ class RuntimeChoice(Config):
             learns: Whether policies are learned, so that parts compute with torch.
         """
         if self.kind == "processes":
-            from ludus.runtime.fork_server import LEARNING, PLAYING, prepare
+            from ludus.runtime.fork_server import prepare
 
             prepare((*PLAYING, *(LEARNING if learns else ())))
 

@@ -34,10 +34,6 @@ from ludus.runtime.exceptions import THREADS
 _PARENT_DEATH = 1  # prctl's PR_SET_PDEATHSIG
 _LOOK = 1000  # milliseconds between two looks whether the driver is there
 _MESSAGE = 1 << 16
-PLAYING = ("ludus.rollout.preload",)
-LEARNING = ("ludus.policies.actor_critic_policy",)
-"""Modules that the processes of parts share where policies play, and where they are networks: torch above all, which takes a second and a
-half of a core and 200 MB."""
 _PART_MODULES = ("numpy", "ludus.runtime.process_host")
 _GRACE = 5.0  # seconds that it has to end by itself
 _BUSY = 60.0  # and to take an order, where it is loading a library from a slow disk and many wait
