@@ -12,6 +12,7 @@ from benchmarks.exact_sweeps import figure as sweep_figure
 from benchmarks.football_cells import CELLS as ACADEMIES
 from benchmarks.harness import Medians, Missing
 from benchmarks.learning_tasks import TASKS
+from benchmarks.page_commands import COMMANDS
 from benchmarks.page_results import (
     RESULTS,
     TIMES,
@@ -224,58 +225,6 @@ def slower() -> str:
         )
     )
     return table(*rows, right=(3,))
-
-
-COMMANDS = {
-    "adapters": "a step through each adapter, relative to the bare environment",
-    "adaptive_evaluation": "matches that adaptive evaluation saves",
-    "apex": "Ape-X by number of actors",
-    "capacity": "a model of runs with up to 10,000 workers, against what was measured ([page](guides/capacity.md))",
-    "capacity_costs": "what the driver spends for each worker",
-    "chaos": "random harm to small runs of every kind, and whether promises hold ([table](benchmarks.md#random-harm))",
-    "cold_start": "the first run of a new installation, which compiles kernels",
-    "connect_four_alphazero": "AlphaZero for an hour",
-    "connect_four_mcts": "PPO in self-play for an hour, against tree search",
-    "curves": "cost of learning curves",
-    "data_plane": "replay tables, prefetching, transfer of weights",
-    "distributed": "Ray: overhead, efficiency, stragglers, several best responses",
-    "env_survey": "random play of the installed environments, searched for faults ([table](environments/survey.md))",
-    "exact_sweeps": "exact exploitability in phantom tic-tac-toe and dark hex ([page](guides/evaluate.md#exact-exploitability))",
-    "faults": "processes killed at random moments ([table](guides/faults.md))",
-    "football": "MAPPO on football academies",
-    "football_steps": "football steps, relative to the bare environment",
-    "goofspiel13": "Goofspiel with 13 cards after 19.2 M steps; `--steps 76800000` is the long version",
-    "gpu": "everything on a GPU; `--device cpu` runs the same code, small",
-    "gradients": "asynchronous against summed gradients ([decision](design/decisions/archive/0021-summed-gradients.md))",
-    "gradients_lag": "rows of older weights, with and without V-trace ([PPO](../ludus/algorithms/ppo/README.md))",
-    "gymnasium_env": "random play through Gymnasium's vector form, against Shimmy's OpenSpiel ([page](guides/interfaces.md#speed))",
-    "inference": "servers that batch rows, against policy copies in workers ([table](guides/inference.md))",
-    "kernel_speed": "CPU kernels of learners against autograd",
-    "learning": "every algorithm against published results; `--list` prints tasks, budgets and sources",
-    "meta_solvers": "meta-solvers against OpenSpiel's",
-    "mutations": "whether the tests notice deliberate faults ([the faults](../benchmarks/mutations.yaml))",
-    "openspiel_arrays": "OpenSpiel's games as arrays, against its states ([page](environments/openspiel.md#rules-as-arrays))",
-    "population_scale": "a league that grows to 1,000 policies",
-    "protocols": "every state of the state machines of pacing and commits ([page](design/protocols.md))",
-    "psro_family": "PSRO's family under one budget ([page](concepts/psro-family.md))",
-    "psro_leduc": "the preset `leduc`",
-    "psro_leduc_dqn": "PSRO with DQN responses against psro_v2",
-    "psro_leduc_exact": "PSRO with exact responses against psro_v2 and a pyspiel loop",
-    "rollout": "overhead of the rollout loop",
-    "rollout_peers": "steps per core second, against peers",
-    "search": "simulations per second of the batched tree search, against OpenSpiel's",
-    "smax": "MAPPO and QMIX on SMAX, against JaxMARL",
-    "soak": "long runs: trends of what they take; a run of ten million matches",
-    "spellings": "whether defaults are the same however a scenario is written, and whether they learn",
-    "tournament": "100 policies against each other",
-    "trackers": "tracked runs that are killed and resumed, read back from each tracker ([table](guides/track.md#measured))",
-    "training_speed": "updates per second, against peers and the bare loop",
-    "tree_rollouts": "rollouts on compiled trees",
-    "two_cores": "what two workers bring on two cores, whole commands",
-    "ui": "the page with ten and with 100 viewers, and a league of 1,000 policies",
-    "warm_start": "initial weights of PSRO's policies ([table](concepts/algorithms.md#warm-starts))",
-}
-"""Each benchmark in words."""
 
 
 def commands() -> str:
