@@ -108,7 +108,7 @@ def _measure(folder: Path, chosen: dict[str, Any], *, budget: int, rounds: int) 
     from ludus.evaluation.exploiters import exploit_population
 
     lines = Lines(PACKAGES)
-    facts = _train(folder, chosen)
+    facts = train(folder, chosen)
     algorithm = PPO.model_validate(
         {**{k: v for k, v in ORACLE.items() if k != "kind"}, "entropy": LOW, "learning_rate": FALLING}
     )
@@ -129,8 +129,16 @@ def _measure(folder: Path, chosen: dict[str, Any], *, budget: int, rounds: int) 
     )
 
 
-def _train(folder: Path, chosen: dict[str, Any]) -> dict[str, float]:
-    """Trains, or goes on; what it took."""
+def train(folder: Path, chosen: dict[str, Any]) -> dict[str, float]:
+    """Train a scenario, or go on with it.
+
+    Args:
+        folder: Of the run.
+        chosen: Keys of the scenario.
+
+    Returns:
+        Seconds, environment steps, episodes, generations and policies.
+    """
     import ludus
     from benchmarks.results import in_full
     from ludus.core.config import to_yaml
@@ -149,6 +157,7 @@ def _train(folder: Path, chosen: dict[str, Any]) -> dict[str, float]:
         "seconds": last.seconds,
         "environment steps": float(summary.counters.get("env_steps", 0)),
         "episodes": float(last.episodes),
+        "generations": float(last.number),
         "policies": float(policies),
     }
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from scipy.stats import t as student
 
-from benchmarks import football, goofspiel13, learning, psro_family, smax
+from benchmarks import football, goofspiel13, hidden_boards, learning, psro_family, smax
 from benchmarks.contestants import Repetition
 from benchmarks.football_cells import CELLS as ACADEMIES
 from benchmarks.goofspiel13_run import METHODS as GOOFSPIEL_METHODS
@@ -103,13 +103,22 @@ def smax_runs() -> Medians:
 
 @cache
 def goofspiel_runs() -> Medians:
-    """Return the runs of each method after 19.2 million steps."""
+    """Return the runs of each method after 19.2 million steps, by seed."""
     runs = {
-        method: [repetition(path)]
+        method: [
+            repetition(path)
+            for seed in SEEDS
+            if (path := goofspiel13.RESULTS / f"{goofspiel13.cell(method, seed, GOOFSPIEL_STEPS)}.json").exists()
+        ]
         for method in GOOFSPIEL_METHODS
-        if (path := goofspiel13.RESULTS / f"{goofspiel13.cell(method, 0, GOOFSPIEL_STEPS)}.json").exists()
     }
-    return Medians(runs)
+    return Medians({method: many for method, many in runs.items() if many})
+
+
+@cache
+def hidden_board_runs() -> Medians:
+    """Return the runs on hidden boards, as `GAME: METHOD, BUDGET`."""
+    return Medians(hidden_boards.by_setting(hidden_boards.load()))
 
 
 @cache
@@ -132,6 +141,7 @@ def outcomes() -> dict[str, list[Outcome]]:
         **stored,
         "football": [bar.judge(Medians(own)) for bar in football.bars(list(ACADEMIES))],
         "goofspiel13": [goofspiel13.bar(GOOFSPIEL_STEPS).judge(goofspiel_runs())],
+        "hidden_boards": [bar.judge(hidden_board_runs()) for bar in hidden_boards.BARS],
         "learning": [outcome for bars in learning_outcomes().values() for outcome in bars],
         "psro_family": [bar.judge(family_runs()) for bar in psro_family.BARS],
         "smax": [smax.bar(preset).judge(smax_runs()) for preset in smax.PRESETS],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from statistics import mean
 
@@ -11,6 +12,7 @@ from benchmarks.exact_sweeps import WAYS
 from benchmarks.exact_sweeps import figure as sweep_figure
 from benchmarks.football_cells import CELLS as ACADEMIES
 from benchmarks.harness import Medians, Missing
+from benchmarks.hidden_boards import TITLES as BOARDS
 from benchmarks.learning_tasks import TASKS
 from benchmarks.page_commands import COMMANDS
 from benchmarks.page_results import (
@@ -19,6 +21,7 @@ from benchmarks.page_results import (
     document,
     football_runs,
     goofspiel_runs,
+    hidden_board_runs,
     learning_outcomes,
     learning_runs,
     medians,
@@ -309,6 +312,18 @@ def goofspiel() -> str:
     return table(*rows, right=(1, 2, 3))
 
 
+def hidden_boards() -> str:
+    """Return the exact exploitability of each method on hidden boards, a row for each game, budget and method."""
+    found = hidden_board_runs()
+    rows: Rows = [("game", "method", "moves, M", "exploitability", "seeds", "minutes")]
+    for name in found.names:
+        game, method, budget = re.fullmatch(r"(.*): (.*), (.*) M", name).groups()  # type: ignore[union-attr]
+        values = found.values(name, "exploitability")
+        minutes = number(found(name, "seconds") / 60)
+        rows.append((BOARDS[game], method, budget, score(values), str(len(values)), minutes))
+    return table(*rows, right=(2, 3, 4, 5))
+
+
 def connect_four() -> str:
     """Return the games won on connect four, by search and by networks alone."""
     zero, plain = medians("connect_four_alphazero"), medians("connect_four_mcts")
@@ -570,7 +585,8 @@ def exact_sweeps() -> str:
             result("two threads", sweep_figure(game, what)) for what in ("exploitability", "best 0", "best 1", "MB")
         )
         seconds = [number(result(way, sweep_figure(game, "seconds")), 1) for way in WAYS]
-        what = "the order of their tries" if observation == "information_state" else "their view"
+        order = "all bids" if "dice" in game else "the order of their tries"
+        what = order if observation == "information_state" else "their view"
         name = game.removesuffix(", by sequences")
         earned = f"{number(first, 4)}, {number(second, 4)}"
         rows.append((f"{name}, {what}", number(value, 4), earned, *seconds, number(size, 0)))
@@ -654,6 +670,7 @@ BLOCKS: Sequence[Callable[[], str]] = (
     psro,
     meta_solvers,
     goofspiel,
+    hidden_boards,
     connect_four,
     adaptive,
     rollouts,

@@ -33,9 +33,3 @@ class HiddenBoard:
     wins: Callable[[], NDArray[np.bool_]]
     observations: Callable[[NDArray[np.int8], NDArray[np.int64]], NDArray[np.float32]]
     information_states: Callable[[NDArray[np.int8], NDArray[np.int64]], NDArray[np.float32]]
-
-
-def find_hidden_board(env: object) -> HiddenBoard | None:
-    """Return the board of the game that a vector of environments plays; None where it has none."""
-    board = getattr(env, "hidden_board", None)
-    return board if isinstance(board, HiddenBoard) else None

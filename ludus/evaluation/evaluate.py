@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ludus.core.errors import ConfigError, ScenarioError
 from ludus.core.process_settings import standard_settings
 from ludus.core.types import EnvSpec, Exploitability, NamedStatistics, PolicyRef
-from ludus.envs.hidden_boards import find_hidden_board
+from ludus.envs.sweep_rules import find_sweep_rules
 from ludus.envs.tree.game_tree import find_tree
 from ludus.evaluation.exact import ExactEvaluator, refuse_device, tree_on
 from ludus.evaluation.matches import MatchRunner, outcomes
@@ -114,7 +114,7 @@ class RunEvaluator:
         stored: The run.
         spec: Specification of its game.
         tree: The game's tree; None unless it is compiled.
-        board: The game as a hidden board; None where it is another game.
+        sweep_rules: The game's rules as exact sweeps read them; None where there are no sweeps over it.
         named: Policies by name.
         rollouts: Plays episodes in the environment.
         player: Plays matches in it.
@@ -124,7 +124,7 @@ class RunEvaluator:
         """seed: key of what is played; default: the run's own."""
         self.stored = open_run(folder)
         env = self.stored.env.played.make()
-        self.spec, self.tree, self.board = env.spec, find_tree(env), find_hidden_board(env)
+        self.spec, self.tree, self.sweep_rules = env.spec, find_tree(env), find_sweep_rules(env)
         self.named = NamedPlayers(self.stored, self.spec)
         self.rollouts = LocalRollouts.around(env)
         self.player = MatchRunner(self.rollouts, self.policy, seed=self.stored.info.seed if seed is None else seed)

@@ -23,6 +23,13 @@ def test_the_page_is_what_the_result_files_say() -> None:
     assert page.filled(text()) == text()
 
 
+def test_what_is_reproduced_is_what_the_result_files_say() -> None:
+    written = page.REPRODUCED.read_text(encoding="utf-8")
+    assert page.filled(written, page.PAGES[page.REPRODUCED]) == written, (
+        "python -m benchmarks.page writes the page anew"
+    )
+
+
 def test_the_page_has_each_block_once() -> None:
     marks = re.findall(r"<!-- benchmarks\.page (\w+): (\w+) -->", text())
     assert marks == [pair for name, _ in marks[::2] for pair in ((name, "begin"), (name, "end"))]

@@ -36,7 +36,7 @@ _STONES = (5, 3)  # in dark hex's tensor: of player 0 and 1
 def game(name: str, *, sequences: bool = False) -> HiddenBoard:
     shown = "information_state" if sequences else "observation"
     env: Any = make_env(f"openspiel/{name}", num_envs=1, tree="off", fast="on", observation=shown)
-    board: HiddenBoard = env.hidden_board
+    board: HiddenBoard = env.sweep_rules
     env.close()
     return board
 

@@ -27,11 +27,11 @@ from ludus.core import seeding
 from ludus.core.arrays import inner, kernel
 from ludus.core.errors import EnvError
 from ludus.core.types import ActionRequests, Array, ClosedDecisions, FinishedEpisodes, Timestep
-from ludus.envs.hidden_boards import HiddenBoard
 from ludus.envs.openspiel.games import describe, replay
 from ludus.envs.openspiel.states import CHANCE, OPENING, TERMINAL, ChanceStream, OpenSpielGame, observer, resume
 from ludus.envs.openspiel.vector import finished_in, require_equal, take, write_snapshot
 from ludus.envs.publisher_kernels import episode_seed
+from ludus.envs.sweep_rules import SweepRules
 from ludus.envs.tree.walk import display_name
 
 __all__ = [
@@ -83,13 +83,13 @@ class Rules(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class ArrayGame:
     """A game with its parameters. rules: its functions. constants: a named tuple of numbers and arrays, `game` of the functions.
-    new_state: (num_envs) -> `state` of the functions. hidden_board: (whether policies see information states) -> what it is, if it is
-    one."""
+    new_state: (num_envs) -> `state` of the functions. sweep_rules: (whether policies see information states) -> the rules as exact
+    sweeps read them, where there are such."""
 
     rules: Rules
     constants: NamedTuple
     new_state: Callable[[int], NamedTuple]
-    hidden_board: Callable[[bool], HiddenBoard] | None = None
+    sweep_rules: Callable[[bool], SweepRules] | None = None
 
 
 def rule(function: Callable[..., Any]) -> Any:
@@ -413,7 +413,7 @@ class ArrayVectorEnv:
         self.num_envs, self.openings = num_envs, openings
         kind = game.get_type()
         self._full = observation != "observation" and kind.provides_information_state_tensor
-        self.hidden_board = None if arrays.hidden_board is None else arrays.hidden_board(self._full)
+        self.sweep_rules = None if arrays.sweep_rules is None else arrays.sweep_rules(self._full)
         self._loaded, self._openspiel = game, OpenSpielGame(game, openings)
         players, actions = self._openspiel.players, self._openspiel.actions
         columns = players if self._openspiel.simultaneous else 1

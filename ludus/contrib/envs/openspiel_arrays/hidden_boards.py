@@ -238,7 +238,7 @@ def _board(rows: int, columns: int, *, values: int, **fields: Any) -> Board:
 
 
 def _hidden_board(board: Board, game: Any, wins: Callable[[], NDArray[np.bool_]]) -> Callable[[bool], HiddenBoard]:
-    """Return what `ArrayGame.hidden_board` is of a game."""
+    """Return what `ArrayGame.sweep_rules` is of a game."""
     cells = len(board.neighbors)
 
     def view(visible: NDArray[np.int8], size: int) -> NDArray[np.float32]:

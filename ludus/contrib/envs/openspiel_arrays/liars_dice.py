@@ -19,6 +19,7 @@ from ludus.contrib.envs.openspiel_arrays.base import (
     thresholds,
     vector_of,
 )
+from ludus.envs.liars_dice import LiarsDice
 
 _NO_BID = -1
 _PARAMETERS = {"bidding_rule", "dice_sides", "numdice", "players"}
@@ -161,7 +162,21 @@ def _arrays(game: Any) -> ArrayGame | None:
             before=np.zeros(num_envs, np.int16),
         )
 
-    return ArrayGame(_RULES, table, new_state)
+    def sweep_rules(full: bool) -> LiarsDice:
+        size = game.information_state_tensor_size() if full else game.observation_tensor_size()
+
+        def tensors(player: int, hands: NDArray[np.int8], bids: NDArray[np.bool_]) -> NDArray[np.float32]:
+            """Write the rows of `_information_state`; of two bids they are those of `_observation`."""
+            rows = np.zeros((len(hands), size), np.float32)
+            rows[:, player] = 1
+            rows[np.arange(len(rows))[:, None], 2 + np.arange(dice) * sides + hands - 1] = 1
+            end = 2 + dice * sides
+            rows[:, end : end + bids.shape[1]] = bids
+            return rows
+
+        return LiarsDice(dice, sides, table.quantity, table.face, full, tensors)
+
+    return ArrayGame(_RULES, table, new_state, sweep_rules)
 
 
 liars_dice = vector_of(_arrays)

@@ -1,0 +1,146 @@
+"""The worker of `benchmarks.hidden_boards`: trains one method in one game, and computes how exploitable it is.
+
+python -m benchmarks.hidden_boards_run --game phantom_ttt --method mmd --steps 10000000 [--folder FOLDER]
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.goofspiel13_run import train
+from benchmarks.lines import Lines
+
+PACKAGES = ("ludus", "numpy", "numba", "scipy", "torch", "open-spiel")
+GAMES = {
+    "phantom_ttt": "openspiel/phantom_ttt",
+    "dark_hex": "openspiel/dark_hex(board_size=3)",
+    "abrupt_phantom_ttt": "openspiel/phantom_ttt(gameversion=abrupt)",
+    "abrupt_dark_hex": "openspiel/dark_hex(board_size=3,gameversion=adh)",
+}
+"""Names in this benchmark, and of the environments."""
+GENERATIONS = 10
+"""Of a run. What it announces is evaluated after each."""
+FALLING = {"start": 1e-3, "end": 1e-4}
+NETWORK: dict[str, Any] = {
+    "batch": 512,
+    "batch_unit": "episodes",
+    "epochs": 2,
+    "minibatches": 6,
+    "hidden": [256, 256],
+    "learning_rate": FALLING,
+    "max_gradient_norm": 0.5,
+}
+PPO: dict[str, Any] = {**NETWORK, "kind": "ppo", "clip": 0.2, "gamma": 1.0}
+SELF_PLAY: dict[str, Any] = {"scenario": "self_play", "every_seat": True, "mode": "explore"}
+MMD: dict[str, Any] = {
+    **NETWORK,
+    "kind": "mmd",
+    "clip": 0.2,
+    "alpha": 0.2,
+    "eta": 0.0,
+    "magnet": "moving",
+    "magnet_rate": 0.03,
+    "announce": "magnet",
+    "gamma": 1.0,
+}
+METHODS: dict[str, dict[str, Any]] = {
+    "mmd": {**SELF_PLAY, "algorithm": MMD},
+    "ppo": {**SELF_PLAY, "algorithm": {**PPO, "entropy": 0.1}},
+    "rnad": {
+        **SELF_PLAY,
+        "algorithm": {
+            **{key: value for key, value in NETWORK.items() if key not in ("epochs", "minibatches")},
+            "kind": "rnad",
+            "alpha": 0.1,
+            "announce": "average",
+            "average_rate": 0.01,
+            "gamma": 1.0,
+        },
+    },
+    "nfsp": {
+        "scenario": "self_play",
+        "mode": "explore",
+        "algorithm": {
+            "kind": "nfsp",
+            "hidden": [256, 256],
+            "best_response": {"hidden": [256, 256], "batch": 512, "rollout": 256, "rollout_unit": "episodes"},
+        },
+    },
+    "psro": {
+        "scenario": "psro",
+        "warm_start": "last",
+        "meta_solver": "nash",
+        "algorithm": {**PPO, "entropy": {"start": 0.05, "end": 0.0}},
+    },
+    "snapshots of mmd": {**SELF_PLAY, "algorithm": MMD, "meta_solver": {"kind": "last_k", "k": 5}},
+}
+"""Keys beside those that all have in common. The result of the first four is a policy, that of the last two a mixture."""
+
+
+def scenario(game: str, method: str, seed: int, *, steps: int) -> dict[str, Any]:
+    """Return what is trained.
+
+    Args:
+        game: One of `GAMES`.
+        method: One of `METHODS`.
+        seed: Of the run.
+        steps: Moves of both players, in all.
+    """
+    chosen = METHODS[method]
+    # a learner that does not play every seat makes half of the moves
+    learned = steps if chosen.get("every_seat") else steps // 2
+    return {
+        "env": {"id": GAMES[game], "num_envs": 256, "options": {"observation": "observation"}},
+        "generations": GENERATIONS,
+        "response": {"decisions": learned // GENERATIONS},
+        "evaluation": {"episodes": 200},
+        "share": "always",
+        "seed": seed,
+        **chosen,
+    }
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--game", required=True, choices=GAMES)
+    parser.add_argument("--method", required=True, choices=METHODS)
+    parser.add_argument("--steps", type=int, required=True, help="moves of both players")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--folder", type=Path, help="of the run, which continues if it is there; default: none that stays"
+    )
+    args = parser.parse_args(argv)
+    chosen = scenario(args.game, args.method, args.seed, steps=args.steps)
+    if args.folder is None:
+        with tempfile.TemporaryDirectory() as folder:
+            _measure(Path(folder) / "run", chosen)
+    else:
+        _measure(args.folder, chosen)
+        shutil.rmtree(args.folder)
+
+
+def _measure(folder: Path, chosen: dict[str, Any]) -> None:
+    import ludus
+
+    lines = Lines(PACKAGES)
+    facts = train(folder, chosen)
+    begun = lines.seconds
+    generations = int(facts["generations"])
+    for generation in range(1, generations + 1):
+        report = ludus.evaluate_exact(folder, of=f"@{generation}", threads=1)
+        lines.point(
+            steps=facts["environment steps"] * generation / generations,
+            exploitability=report.nash_conv / 2,
+            first=float(report.best[0]),
+            second=float(report.best[1]),
+        )
+    lines.figures({**facts, "exploitability": report.nash_conv / 2, "seconds of sweeps": lines.seconds - begun})
+
+
+if __name__ == "__main__":
+    main()
