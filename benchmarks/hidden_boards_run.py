@@ -22,45 +22,34 @@ GAMES = {
     "abrupt_phantom_ttt": "openspiel/phantom_ttt(gameversion=abrupt)",
     "abrupt_dark_hex": "openspiel/dark_hex(board_size=3,gameversion=adh)",
 }
-"""Names in this benchmark, and of the environments."""
+"""Names in this benchmark, and of the environments. Policies see their view of the board."""
 GENERATIONS = 10
-"""Of a run. What it announces is evaluated after each."""
-FALLING = {"start": 1e-3, "end": 1e-4}
+"""Of a run, each with a snapshot. What a run announces is evaluated after every second one, in abrupt games in the end alone."""
 NETWORK: dict[str, Any] = {
     "batch": 512,
     "batch_unit": "episodes",
-    "epochs": 2,
-    "minibatches": 6,
     "hidden": [256, 256],
-    "learning_rate": FALLING,
+    "learning_rate": {"start": 1e-3, "end": 1e-4},
     "max_gradient_norm": 0.5,
+    "gamma": 1.0,
 }
-PPO: dict[str, Any] = {**NETWORK, "kind": "ppo", "clip": 0.2, "gamma": 1.0}
+EPOCHS: dict[str, Any] = {"epochs": 2, "minibatches": 6, "clip": 0.2}
 SELF_PLAY: dict[str, Any] = {"scenario": "self_play", "every_seat": True, "mode": "explore"}
 MMD: dict[str, Any] = {
     **NETWORK,
+    **EPOCHS,
     "kind": "mmd",
-    "clip": 0.2,
-    "alpha": 0.2,
+    "alpha": {"start": 0.1, "end": 0.03},
     "eta": 0.0,
-    "magnet": "moving",
-    "magnet_rate": 0.03,
-    "announce": "magnet",
-    "gamma": 1.0,
+    "magnet": "uniform",
+    "announce": "average",
 }
 METHODS: dict[str, dict[str, Any]] = {
     "mmd": {**SELF_PLAY, "algorithm": MMD},
-    "ppo": {**SELF_PLAY, "algorithm": {**PPO, "entropy": 0.1}},
+    "ppo": {**SELF_PLAY, "algorithm": {**NETWORK, **EPOCHS, "kind": "ppo", "entropy": 0.1}},
     "rnad": {
         **SELF_PLAY,
-        "algorithm": {
-            **{key: value for key, value in NETWORK.items() if key not in ("epochs", "minibatches")},
-            "kind": "rnad",
-            "alpha": 0.1,
-            "announce": "average",
-            "average_rate": 0.01,
-            "gamma": 1.0,
-        },
+        "algorithm": {**NETWORK, "batch": 64, "kind": "rnad", "alpha": 0.1, "announce": "average"},
     },
     "nfsp": {
         "scenario": "self_play",
@@ -73,13 +62,17 @@ METHODS: dict[str, dict[str, Any]] = {
     },
     "psro": {
         "scenario": "psro",
+        "mode": "explore",
         "warm_start": "last",
         "meta_solver": "nash",
-        "algorithm": {**PPO, "entropy": {"start": 0.05, "end": 0.0}},
+        "algorithm": {**NETWORK, **EPOCHS, "kind": "ppo", "entropy": 0.1},
     },
-    "snapshots of mmd": {**SELF_PLAY, "algorithm": MMD, "meta_solver": {"kind": "last_k", "k": 5}},
+    "snapshots of mmd": {**SELF_PLAY, "algorithm": MMD, "meta_solver": {"kind": "last_k", "k": 3}},
 }
-"""Keys beside those that all have in common. The result of the first four is a policy, that of the last two a mixture."""
+"""Keys beside those that all have in common. The first four announce a policy, `psro` a mixture of its responses, `snapshots of mmd` the
+last three snapshots of its learner, alike."""
+RATE = 30_000
+"""The rate of an announced average is this over the budget: 0.003 of 10 million moves, so that it spans a like share of any run."""
 
 
 def scenario(game: str, method: str, seed: int, *, steps: int) -> dict[str, Any]:
@@ -92,6 +85,9 @@ def scenario(game: str, method: str, seed: int, *, steps: int) -> dict[str, Any]
         steps: Moves of both players, in all.
     """
     chosen = METHODS[method]
+    algorithm = chosen["algorithm"]
+    if algorithm.get("announce") == "average":
+        algorithm = {**algorithm, "average_rate": min(1.0, RATE / steps)}
     # a learner that does not play every seat makes half of the moves
     learned = steps if chosen.get("every_seat") else steps // 2
     return {
@@ -102,6 +98,7 @@ def scenario(game: str, method: str, seed: int, *, steps: int) -> dict[str, Any]
         "share": "always",
         "seed": seed,
         **chosen,
+        "algorithm": algorithm,
     }
 
 
@@ -118,20 +115,21 @@ def main(argv: Sequence[str] | None = None) -> None:
     chosen = scenario(args.game, args.method, args.seed, steps=args.steps)
     if args.folder is None:
         with tempfile.TemporaryDirectory() as folder:
-            _measure(Path(folder) / "run", chosen)
+            _measure(Path(folder) / "run", chosen, args.game)
     else:
-        _measure(args.folder, chosen)
+        _measure(args.folder, chosen, args.game)
         shutil.rmtree(args.folder)
 
 
-def _measure(folder: Path, chosen: dict[str, Any]) -> None:
+def _measure(folder: Path, chosen: dict[str, Any], game: str) -> None:
     import ludus
 
     lines = Lines(PACKAGES)
     facts = train(folder, chosen)
     begun = lines.seconds
     generations = int(facts["generations"])
-    for generation in range(1, generations + 1):
+    first = generations if game.startswith("abrupt") else 2
+    for generation in range(first, generations + 1, 2):
         report = ludus.evaluate_exact(folder, of=f"@{generation}", threads=1)
         lines.point(
             steps=facts["environment steps"] * generation / generations,
