@@ -18,7 +18,7 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,7 +55,7 @@ BEST = ("mmd", "snapshots of mmd")
 """The best two methods of phantom tic-tac-toe after a million moves, which go on to ten."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class Cell:
     """A run: its game, method, budget in moves, and seed."""
 
@@ -119,21 +119,24 @@ def load(folder: Path = RESULTS) -> dict[Cell, Repetition]:
 def by_setting(cells: Mapping[Cell, Repetition]) -> dict[str, list[Repetition]]:
     """Return the runs of each setting."""
     runs: dict[str, list[Repetition]] = {}
-    for cell, repetition in sorted(cells.items(), key=lambda item: item[0]):
-        runs.setdefault(contestant(cell.game, cell.method, cell.steps), []).append(repetition)
+    for cell in _in_order(cells):
+        runs.setdefault(contestant(cell.game, cell.method, cell.steps), []).append(cells[cell])
     return runs
 
 
 def panels(cells: Mapping[Cell, Repetition]) -> dict[str, dict[str, list[Repetition]]]:
     """Return what the picture shows: a panel for each game and budget."""
-    order = {method: k for k, method in enumerate(METHODS)}
     drawn: dict[str, dict[str, list[Repetition]]] = {}
-    for cell in sorted(
-        cells, key=lambda cell: (list(GAMES).index(cell.game), cell.steps, order[cell.method], cell.seed)
-    ):
-        title = f"{cell.game.replace('_', ' ')}, {cell.steps / 1e6:g} M moves"
+    for cell in _in_order(cells):
+        title = f"{TITLES[cell.game]}, {cell.steps / 1e6:g} M moves"
         drawn.setdefault(title, {}).setdefault(cell.method, []).append(cells[cell])
     return drawn
+
+
+def _in_order(cells: Iterable[Cell]) -> list[Cell]:
+    """Return cells by game, budget, method and seed, games and methods as they are listed."""
+    games, methods = list(GAMES), list(METHODS)
+    return sorted(cells, key=lambda cell: (games.index(cell.game), cell.steps, methods.index(cell.method), cell.seed))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -149,12 +152,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         if repetition.error is None:
             measured[cell] = repetition
     table = Table(
-        "run", "exploitability", "minutes", "moves", "policies", title="Exact exploitability, medians over seeds"
+        "run",
+        "exploitability",
+        "processor minutes",
+        "moves",
+        "policies",
+        title="Exact exploitability, medians over seeds",
     )
     medians = Medians(by_setting(measured))
     for name in medians.names:
         values = [f"{value:.3f}" for value in medians.values(name, "exploitability")]
-        minutes = medians(name, "seconds") / 60
+        minutes = medians(name, "cpu seconds") / 60
         table.add_row(
             name,
             " ".join(values),

@@ -11,8 +11,8 @@ from benchmarks.contestants import Repetition
 WIDTH, HEIGHT, LEFT, TOP, PANEL = 360, 290, 56, 34, (280, 200)
 COLUMNS, LEGEND_ROW = 2, 22
 COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#8c564b", "#17becf")
-TICKS = (0.05, 0.1, 0.2, 0.5, 1.0)
-LOW, HIGH = 0.05, 1.0
+TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+LOW, HIGH = 0.01, 1.0
 """Ends of the logarithmic axis."""
 
 Panels = Mapping[str, Mapping[str, Sequence[Repetition]]]
@@ -63,13 +63,17 @@ def _panel(title: str, runs: Mapping[str, Sequence[Repetition]], colours: Mappin
         yield f'<text x="-6" y="{y + 5:.1f}" text-anchor="end">{tick:g}</text>'
     for share in (0, 0.5, 1):
         x = share * wide
-        yield f'<text x="{x:.0f}" y="{high + 18}" text-anchor="middle">{share * budget / 1e6:.3g}</text>'
+        yield f'<text x="{x:.0f}" y="{high + 18}" text-anchor="middle">{share * budget / 1e6:.2g}</text>'
     yield f'<text x="{wide / 2}" y="{high + 36}" text-anchor="middle">moves of training, millions</text>'
     for method, many in runs.items():
         for run in many:
-            points = zip(run.curve["steps"], run.curve["exploitability"], strict=True)
-            path = "L".join(f"{steps / budget * wide:.1f} {_height(value):.1f}" for steps, value in points)
+            points = [
+                (steps / budget * wide, _height(value))
+                for steps, value in zip(run.curve["steps"], run.curve["exploitability"], strict=True)
+            ]
+            path = "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
             name = escape(f"{method}, seed {run.seed}")
+            yield f'<circle cx="{points[-1][0]:.1f}" cy="{points[-1][1]:.1f}" r="3" fill="{colours[method]}"/>'
             yield f'<path d="M{path}" fill="none" stroke="{colours[method]}" stroke-width="1.6"><title>{name}</title></path>'
 
 

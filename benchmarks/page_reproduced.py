@@ -42,7 +42,7 @@ def _hidden_boards() -> Iterator[Row]:
             boards.PUBLISHED[game],
             f"{score(values)} ({name.partition(': ')[2]} moves)",
             str(len(values)),
-            number(medians(name, "seconds") / 60),
+            number(medians(name, "cpu seconds") / 60),
             "hidden_boards",
         )
 

@@ -315,11 +315,11 @@ def goofspiel() -> str:
 def hidden_boards() -> str:
     """Return the exact exploitability of each method on hidden boards, a row for each game, budget and method."""
     found = hidden_board_runs()
-    rows: Rows = [("game", "method", "moves, M", "exploitability", "seeds", "minutes")]
+    rows: Rows = [("game", "method", "moves, M", "exploitability", "seeds", "processor minutes")]
     for name in found.names:
         game, method, budget = re.fullmatch(r"(.*): (.*), (.*) M", name).groups()  # type: ignore[union-attr]
         values = found.values(name, "exploitability")
-        minutes = number(found(name, "seconds") / 60)
+        minutes = number(found(name, "cpu seconds") / 60)
         rows.append((BOARDS[game], method, budget, score(values), str(len(values)), minutes))
     return table(*rows, right=(2, 3, 4, 5))
 

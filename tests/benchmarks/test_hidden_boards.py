@@ -28,7 +28,7 @@ from ludus.runs.scenario_files import parse_scenario
 
 
 def repetition(value, *, seed=0, steps=SHORT):
-    figures = {"exploitability": value, "seconds": 60.0, "environment steps": float(steps), "policies": 10.0}
+    figures = {"exploitability": value, "cpu seconds": 60.0, "environment steps": float(steps), "policies": 10.0}
     return Repetition(seed, figures, {"steps": [steps / 2, steps], "exploitability": [2 * value, value]})
 
 
@@ -76,7 +76,7 @@ def test_cells_that_have_a_result_are_not_run_again(tmp_path, capsys):
     picture = ElementTree.parse(tmp_path / "picture.svg")
     titles = [title.text for title in picture.iter("{http://www.w3.org/2000/svg}title")]
     assert titles == ["mmd, seed 0", "mmd, seed 1"]
-    assert list(panels(cells)) == ["dark hex, 1 M moves"]
+    assert list(panels(cells)) == ["dark hex, 3 × 3, 1 M moves"]
 
 
 def test_a_picture_of_nothing_is_refused():
