@@ -22,9 +22,8 @@ from numpy.typing import NDArray
 
 from benchmarks.harness import Bar, Benchmark, Contestant
 from benchmarks.lines import Lines
-from ludus.envs.hidden_boards import HiddenBoard
 from ludus.envs.registry import make_env
-from ludus.envs.sweep_rules import SweepRules, find_sweep_rules
+from ludus.envs.sweep_rules import HiddenBoard, SweepRules, find_sweep_rules
 from ludus.evaluation import liars_dice
 from ludus.evaluation.hidden_boards.opponents import Opponent, by_sequences, by_views, sequences_of
 from ludus.evaluation.hidden_boards.sweeps import best_response_values, size_of

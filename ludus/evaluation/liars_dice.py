@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import ScenarioError
 from ludus.core.machine import free_memory
-from ludus.envs.liars_dice import LiarsDice
+from ludus.envs.sweep_rules import LiarsDice
 
 Floats = NDArray[np.float64]
 Ask = Callable[[NDArray[np.float32], NDArray[np.bool_]], Floats]

@@ -11,8 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 from ludus.core.errors import ScenarioError
-from ludus.envs.hidden_boards import HiddenBoard
 from ludus.envs.registry import make_env
+from ludus.envs.sweep_rules import HiddenBoard
 from ludus.envs.tree.game_tree import GameTree, compile_tree
 from ludus.evaluation.hidden_boards import abrupt, classical, sweeps
 from ludus.evaluation.hidden_boards.opponents import (

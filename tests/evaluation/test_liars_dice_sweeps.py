@@ -14,8 +14,8 @@ from open_spiel.python.policy import UniformRandomPolicy
 
 import ludus
 from ludus.core.errors import ScenarioError
-from ludus.envs.liars_dice import LiarsDice
 from ludus.envs.registry import make_env
+from ludus.envs.sweep_rules import LiarsDice
 from ludus.envs.tree.game_tree import compile_tree
 from ludus.evaluation import liars_dice
 from ludus.evaluation.evaluate import RunEvaluator

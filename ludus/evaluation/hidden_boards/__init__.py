@@ -1,1 +1,1 @@
-"""Best responses on hidden boards (`ludus.envs.hidden_boards`), exact, without the game's tree."""
+"""Best responses on hidden boards (`ludus.envs.sweep_rules`), exact, without the game's tree."""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.envs.hidden_boards import HiddenBoard
+from ludus.envs.sweep_rules import HiddenBoard
 
 OWN, OTHER = 1, 2
 """Digits of views."""

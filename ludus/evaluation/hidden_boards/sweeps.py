@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import ScenarioError
 from ludus.core.machine import free_memory
-from ludus.envs.hidden_boards import HiddenBoard
+from ludus.envs.sweep_rules import HiddenBoard
 from ludus.evaluation.hidden_boards import abrupt, classical
 from ludus.evaluation.hidden_boards.opponents import Board, Opponent, board_of, count_sequences
 

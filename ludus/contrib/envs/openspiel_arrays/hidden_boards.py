@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.contrib.envs.openspiel_arrays.base import TERMINAL, ArrayGame, Rules, no_chance, rule, vector_of
-from ludus.envs.hidden_boards import HiddenBoard
+from ludus.envs.sweep_rules import HiddenBoard
 
 _NO_WINNER = -1
 PLAIN, LOW, HIGH = 1, 2, 3  # of a stone on a hex board: joined to no own edge, to the first one, to the last one

@@ -19,7 +19,7 @@ from ludus.contrib.envs.openspiel_arrays.base import (
     thresholds,
     vector_of,
 )
-from ludus.envs.liars_dice import LiarsDice
+from ludus.envs.sweep_rules import LiarsDice
 
 _NO_BID = -1
 _PARAMETERS = {"bidding_rule", "dice_sides", "numdice", "players"}
