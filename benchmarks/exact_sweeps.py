@@ -26,7 +26,7 @@ from ludus.envs.registry import make_env
 from ludus.envs.sweep_rules import HiddenBoard, SweepRules, find_sweep_rules
 from ludus.evaluation import liars_dice
 from ludus.evaluation.hidden_boards.opponents import Opponent, by_sequences, by_views, sequences_of
-from ludus.evaluation.hidden_boards.sweeps import best_response_values, size_of
+from ludus.evaluation.hidden_boards.sweeps import size_of, sweep_board
 
 PACKAGES = ("ludus", "numpy", "numba", "open-spiel")
 GAMES = {
@@ -112,7 +112,7 @@ def sweep(rules: SweepRules, threads: int) -> Sweep:
     if isinstance(rules, HiddenBoard):
         against = opponents(rules)
         asking = time.perf_counter() - begun
-        best = best_response_values(rules, against, threads=threads)
+        best = sweep_board(rules, against, threads=threads).best
         return Sweep(best, asking, time.perf_counter() - begun - asking, size_of(rules, (1, 1), threads).bytes)
     best, asking = np.empty(2), 0.0
     for player in range(2):

@@ -20,7 +20,7 @@ STEPS, CARDS = 19_200_000, 12
 """Environment steps of the budget; of an episode."""
 EPISODES = 312 * 256
 """Of one training task."""
-RESPONDER, ROUNDS = 100_000, 8
+RESPONDER, ROUNDS = 400_000, 8
 """Episodes that a responder trains for; responders of each population."""
 ORACLE: dict[str, Any] = {
     "kind": "ppo",
@@ -125,6 +125,7 @@ def _measure(folder: Path, chosen: dict[str, Any], *, budget: int, rounds: int) 
             "high": high,
             "floor": found.floor,
             "seconds of responders": lines.seconds - begun,
+            "episodes of a responder": float(budget),
         }
     )
 

@@ -48,7 +48,11 @@ def show_exact(report: ExactReport) -> None:
     pairs = [("NashConv", number(report.nash_conv))]
     if len(report.best) == 2:
         pairs.append(("exploitability", number(report.nash_conv / 2)))
-    pairs += [(f"best response of player {p} earns", signed(best, 4)) for p, best in enumerate(report.best.tolist())]
+    earned = enumerate(zip(report.best.tolist(), report.value.tolist(), strict=True))
+    pairs += [
+        (f"best response of player {p} earns", f"{signed(best, 4)}, its policies {signed(value, 4)}")
+        for p, (best, value) in earned
+    ]
     queries = f", and {report.query_seconds:.1f} of asking policies" if report.query_seconds else ""
     pairs.append(("seconds", f"{report.seconds:.1f}{queries}"))
     facts(_whose(report.of), pairs)

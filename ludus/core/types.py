@@ -543,12 +543,14 @@ class EvaluationResult:
         matches: Played profiles.
         payoffs: float64[P, n_0, …], the whole exact table, instead of matches.
         exploitability: Of the announced meta-strategies.
+        note: Why exploitability that was asked for is not known; "" otherwise.
     """
 
     task: EvaluationTask
     matches: tuple[Match, ...] = ()
     payoffs: NDArray[np.float64] | None = None
     exploitability: Exploitability | None = None
+    note: str = ""
 
 
 TaskResult: TypeAlias = TrainingResult | EvaluationResult

@@ -1,4 +1,4 @@
-"""Exact best responses in liar's dice: over all sets of bids, with the probability that the other's policy, by its dice, made its own.
+"""Values and best responses in liar's dice, exact: over all sets of bids, with the probability that a policy, by its dice, made its own.
 
 A set of bids tells in which order they were made, and who made each: bids rise, and players take turns. So arrays over sets, numbers in
 base 2, are the whole tree of what is public, and the sets whose highest bid is b are the slice from 2 ** b to 2 ** (b + 1).
@@ -55,7 +55,7 @@ def bytes_of(game: LiarsDice) -> int:
     bids = len(game.face)
     hands = len(hands_of(game)[0])
     instead = "or `ludus evaluate RUN --exploit EPISODES`, which gives a lower bound"
-    size = 7 * 8 * int(2**bids) * hands + 16 * _ROWS * (
+    size = 9 * 8 * int(2**bids) * hands + 16 * _ROWS * (
         bids + 1
     )  # arrays of sets by hands, and a chunk's probabilities
     if bids > _MOST_BIDS:
@@ -158,6 +158,30 @@ def best_response_value(game: LiarsDice, responder: int, opponent: Opponent) -> 
         value[block] = np.where(own_turn[:, None], best, total)
     first = np.stack([value[2**bid] for bid in range(bids)])
     return float(chance @ (first.max(axis=0) if responder == 0 else first.sum(axis=0)))
+
+
+def value_of(game: LiarsDice, players: tuple[Opponent, Opponent]) -> float:
+    """Compute what two mixtures earn against each other.
+
+    Args:
+        game: The rules.
+        players: How each of them plays.
+
+    Returns:
+        The first player's expected return, between −1 and 1.
+    """
+    hands, chance = hands_of(game)
+    total = 0.0
+    for bid in range(len(game.face)):
+        block = slice(2**bid, 2 ** (bid + 1))
+        holds = _holds(game, hands, bid) * chance
+        calls = np.bitwise_count(np.arange(block.start, block.stop)) % 2  # who is to move after a set
+        for caller, (of_caller, of_bidder) in enumerate((players, players[::-1])):
+            sets = block.start + np.flatnonzero(calls == caller)
+            won = (of_bidder.reach[sets] * chance) @ holds  # by the caller's hand, what the bidder wins
+            bidder_earns = float((won * of_caller.call[sets]).sum())
+            total += bidder_earns if caller == 1 else -bidder_earns
+    return total
 
 
 def _following(value: Floats, bid: int, bids: int) -> Iterator[Floats]:

@@ -17,6 +17,7 @@ from ludus.core.types import EnvSpec, PolicyRef
 from ludus.envs.base import VectorEnv
 from ludus.envs.families import closed_on_error
 from ludus.envs.game_facts import GameFacts
+from ludus.envs.sweep_rules import find_sweep_rules
 from ludus.envs.tree.game_tree import find_tree
 from ludus.evaluation.background import BackgroundEvaluator, Evaluator, Score
 from ludus.evaluation.exact import ExactEvaluator, tree_on
@@ -366,6 +367,7 @@ def build_driver(
             _exact(scenario, env, population, tell),
             lambda: MatchRunner(rollouts, policy, seed=scenario.seed, early=early),
             early,
+            sweep_rules=find_sweep_rules(env) if scenario.evaluation.exploitability == "exact" else None,
             task_slots=max(scenario.runtime.task_slots, scheduler.together),
         ),
         store=store,

@@ -478,6 +478,8 @@ class Driver:
         self._compare_newcomers()
         if solution.note:
             self.warn("meta_solver", f"generation {record.number}: {solution.note}")
+        if result.note:
+            self.warn("exploitability", f"generation {record.number} has no exploitability: {result.note}")
         for population, ratings in enumerate(self.manager.elo()):
             self.store.ratings_recorded(population, ratings)
         self.observer.generation_done(record)

@@ -126,7 +126,8 @@ class Evaluation(Config):
         payoffs: exact where the game tree allows (auto), or by play.
         episodes: Per profile, in play.
         adaptive: Play goes where it matters instead; exact payoffs need none.
-        exploitability: Likewise exact, or off.
+        exploitability: Exact where the game tree allows (auto), exact by sweeps, too, in games without a tree that
+            `ludus.envs.sweep_rules` knows, or off.
         background: Evaluation of learners while they train, or none.
         workers: Processes that play matches of existing members while others train; results stay the same. Of a run in one process
             (`runtime.kind=inprocess`) they are children.
@@ -167,13 +168,14 @@ class Evaluation(Config):
         return AdaptiveSelection(solver=solver, episodes=self.episodes, seed=seed, **options)
 
     def check(self, context: ScheduleContext, schedule: ScheduleOptions, env: Environment) -> None:
-        """Raise ScenarioError for what cannot be computed of this game, or of what the algorithm trains."""
+        """Raise ScenarioError for what cannot be computed of this game, or of what the algorithm trains. Whether sweeps know it, only its
+        vector says."""
         spec = context.env
         exact = [k for k in ("payoffs", "exploitability") if getattr(self, k) == "exact"]
-        if exact and spec.enumeration is None:
+        if self.payoffs == "exact" and spec.enumeration is None:
             raise ScenarioError(
-                f"evaluation.{exact[0]}=exact needs a game that can be enumerated; {spec.id} is not (tree={env.tree}, "
-                f"node_limit={env.node_limit}): {spec.no_tree}. Use evaluation.{exact[0]}=auto."
+                f"evaluation.payoffs=exact needs a game that can be enumerated; {spec.id} is not (tree={env.tree}, "
+                f"node_limit={env.node_limit}): {spec.no_tree}. Use evaluation.payoffs=auto."
             )
         if exact and env.wrappers:
             raise ScenarioError(

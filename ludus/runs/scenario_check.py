@@ -18,8 +18,9 @@ from ludus.core.parts import registered_name
 from ludus.core.types import CPU, DeviceChoice, EnvSpec
 from ludus.core.user_code import qualified_name
 from ludus.envs.families import UserEnvObject
+from ludus.envs.sweep_rules import find_sweep_rules
 from ludus.envs.tree.game_tree import find_tree
-from ludus.policies.specs import searches
+from ludus.policies.specs import searches, tabulates
 from ludus.replay.episode_server import HandOver
 from ludus.replay.kinds import build_table
 from ludus.replay.table import BoundedTable
@@ -64,7 +65,8 @@ def check(scenario: Scenario, env: EnvSpec, *, matches: EnvSpec, generation: int
     counted = ScheduleContext(matches, scenario.who_learns(context.population), generation=generation)
     scenario.check_schedule(counted)
     scenario.evaluation.check(counted, scenario, scenario.env)
-    exploitability = scenario.env.enumerated(env) and scenario.evaluation.exploitability != "off"
+    chosen = scenario.evaluation.exploitability
+    exploitability = chosen == "exact" or (scenario.env.enumerated(env) and chosen != "off")
     _check_device(scenario.runtime.device_choice, context)
     _check_modes(scenario, context)
     learners = [a.algorithm for a in context.assigned if isinstance(a.algorithm, Algorithm)]
@@ -137,7 +139,10 @@ def check_vector(scenario: Scenario, env: VectorEnv) -> None:
 
 
 def _check_tree(scenario: Scenario, env: VectorEnv) -> None:
-    """Check that there is a tree where a game is compiled, and where something is computed: a list of information states is none."""
+    """Check that there is a tree where a game is compiled, and where something is computed: a list of information states is none. Where a
+    game is not compiled, sweeps compute exploitability alone."""
+    if env.spec.enumeration is None and scenario.evaluation.exploitability == "exact":
+        _check_sweeps(scenario, env)
     if env.spec.enumeration is None or find_tree(env) is not None:
         return
     if scenario.computes or "exact" in (scenario.evaluation.payoffs, scenario.evaluation.exploitability):
@@ -147,6 +152,30 @@ def _check_tree(scenario: Scenario, env: VectorEnv) -> None:
             "OpenSpiel's games. Take an algorithm that learns, such as ppo, and play payoffs."
         )
     check_stop(scenario.stop, learns=scenario.learns, exploitability=False)
+
+
+def _check_sweeps(scenario: Scenario, env: VectorEnv) -> None:
+    """Check that sweeps know the game, that it is not too large for them, and that policies can be asked without playing."""
+    from ludus.evaluation.sweep_exploitability import GAMES, check_size  # few runs need its kernels
+
+    option, rules = "evaluation.exploitability=exact", find_sweep_rules(env)
+    if rules is None:
+        raise ScenarioError(
+            f"{option} needs a game that can be enumerated, or one that sweeps know ({GAMES}, with fast=auto); {env.spec.id} is neither "
+            f"(tree={scenario.env.tree}, node_limit={scenario.env.node_limit}): {env.spec.no_tree}. Use evaluation.exploitability=auto."
+        )
+    try:
+        check_size(rules)
+    except ScenarioError as error:
+        raise ScenarioError(f"{option}: {error}") from error
+    for assignment in scenario.who_learns(scenario.population(env.spec)).assigned(env.spec):
+        for mode in sorted(scenario.modes):
+            if not tabulates(assignment.policy, mode=mode):
+                raise ScenarioError(
+                    f"{option} needs policies that depend on what they see alone, and the algorithm {assignment.name!r} trains policies of "
+                    f"kind {assignment.policy.kind!r}, which in mode {mode} depend on more (memory, or noise that lasts). Set "
+                    "evaluation.exploitability=off."
+                )
 
 
 def _check_played_there(scenario: Scenario, env: VectorEnv) -> None:

@@ -22,6 +22,7 @@ from ludus.core.types import (
     EvaluationResult,
     EvaluationTask,
     Match,
+    MetaSolution,
     Metrics,
     Mixture,
     PolicyRef,
@@ -34,6 +35,7 @@ from ludus.core.types import (
     TrainingTask,
 )
 from ludus.core.user_code import qualified_name
+from ludus.envs.sweep_rules import SweepRules
 from ludus.evaluation.exact import ExactEvaluator
 from ludus.evaluation.matches import EarlyMatches, MatchProfile, MatchRunner
 from ludus.metagame.population.agent_manager import AgentManager
@@ -50,9 +52,9 @@ _AHEAD = 4  # matches that are given out at a time
 
 @dataclass(slots=True)
 class TaskRunner:
-    """`exact` is None where the game has no tree. matches: gives what plays them. early: plays matches while others train, if asked to.
-    task_slots: tasks that are in progress at a time. runtime, response, evaluation, checkpoints: as in the scenario; response: when a
-    training task stops.
+    """`exact` is None where the game has no tree. sweep_rules: of a game without one whose exploitability sweeps compute. matches: gives
+    what plays them. early: plays matches while others train, if asked to. task_slots: tasks that are in progress at a time. runtime,
+    response, evaluation, checkpoints: as in the scenario; response: when a training task stops.
 
     resumed: states of training tasks that a checkpoint was taken in. kept: learners that later tasks go on with, of the present generation
     and the one before it.
@@ -68,6 +70,7 @@ class TaskRunner:
     exact: ExactEvaluator | None
     matches: Callable[[], MatchRunner]
     early: EarlyMatches | None = None
+    sweep_rules: SweepRules | None = None
     task_slots: int = 1
     resumed: Mapping[str, State] = field(default_factory=dict)
     learners: Mapping[str, State] = field(default_factory=dict)
@@ -268,15 +271,36 @@ class TaskRunner:
         self, task: EvaluationTask, proceed: Proceed, on_progress: Callable[[float], None]
     ) -> EvaluationResult:
         if task.solution is not None:
-            exploitability = None
-            if self.exact is not None and self.evaluation.exploitability != "off":
-                with self.parts.profile.part("evaluation"):
-                    exploitability = self.exact.exploitability(task.solution)
-            return EvaluationResult(task, exploitability=exploitability)
+            with self.parts.profile.part("evaluation"):
+                return self._exploitability(task, task.solution, on_progress)
         if self.exact is not None and self.evaluation.payoffs != "simulate":
             with self.parts.profile.part("evaluation"):
                 return EvaluationResult(task, payoffs=self.exact.payoffs())
         return EvaluationResult(task, matches=tuple(self._matches(task, proceed, on_progress)))
+
+    def _exploitability(
+        self, task: EvaluationTask, solution: MetaSolution, on_progress: Callable[[float], None]
+    ) -> EvaluationResult:
+        """Return what is computed on the game's tree, or by sweeps where these were asked for. What these cannot compute ends no run."""
+        if self.evaluation.exploitability == "off":
+            return EvaluationResult(task)
+        if self.exact is not None:
+            return EvaluationResult(task, exploitability=self.exact.exploitability(solution))
+        if self.sweep_rules is None:
+            return EvaluationResult(task)
+        from ludus.evaluation.sweep_exploitability import sweep_exploitability  # few runs need its kernels
+
+        members = [self.manager.populations[which] for which in self.manager.table.population]
+
+        def tell(done: int, total: int, size: int) -> None:
+            del size
+            on_progress(done / total)
+
+        try:
+            sweep = sweep_exploitability(self.sweep_rules, solution, members, self.parts.policy, tell=tell)
+        except ScenarioError as error:
+            return EvaluationResult(task, note=str(error))
+        return EvaluationResult(task, exploitability=sweep.exploitability)
 
     def _matches(self, task: EvaluationTask, proceed: Proceed, on_progress: Callable[[float], None]) -> Iterator[Match]:
         profiles, portion = self._profiles(task.profiles), self.evaluation.portion

@@ -143,7 +143,8 @@ def test_exact_exploitability(
         given.update(options)
         tell(0, 90, 12_300_000)
         tell(1, 90, 12_300_000)
-        return ExactReport(run_dir, "openspiel/x", 3, "@best", np.array([0.5, 0.25]), 0.75, 0.5, 12.0, 12_300_000)
+        value, best = np.array([0.125, -0.125]), np.array([0.5, 0.25])
+        return ExactReport(run_dir, "openspiel/x", 3, "@best", value, best, 0.75, 0.5, 12.0, 12_300_000)
 
     monkeypatch.setattr(exact_exploitability, "evaluate_exact", evaluate_exact)
     lines = _told(monkeypatch, tmp_path, capsys, "--exact", "--threads", "3")
@@ -153,8 +154,8 @@ def test_exact_exploitability(
         "@best",
         "NashConv 0.7500",
         "exploitability 0.3750",
-        "best response of player 0 earns +0.5000",
-        "best response of player 1 earns +0.2500",
+        "best response of player 0 earns +0.5000, its policies +0.1250",
+        "best response of player 1 earns +0.2500, its policies -0.1250",
         "seconds 12.0, and 0.5 of asking policies",
     ]
 

@@ -55,9 +55,21 @@ def uniformly(rows: NDArray[np.float32], legal: NDArray[np.bool_]) -> NDArray[np
     return probs
 
 
-def best_responses(rules: LiarsDice, mixtures: list[tuple[list[float], list[liars_dice.Ask]]]) -> list[float]:
-    opponents = [liars_dice.opponent_of(rules, p, np.array(w), asks) for p, (w, asks) in enumerate(mixtures)]
+Mixtures = list[tuple[list[float], list[liars_dice.Ask]]]
+
+
+def opponents_of(rules: LiarsDice, mixtures: Mixtures) -> list[liars_dice.Opponent]:
+    return [liars_dice.opponent_of(rules, p, np.array(w), asks) for p, (w, asks) in enumerate(mixtures)]
+
+
+def best_responses(rules: LiarsDice, mixtures: Mixtures) -> list[float]:
+    opponents = opponents_of(rules, mixtures)
     return [liars_dice.best_response_value(rules, p, opponents[1 - p]) for p in range(2)]
+
+
+def value(rules: LiarsDice, mixtures: Mixtures) -> float:
+    first, second = opponents_of(rules, mixtures)
+    return liars_dice.value_of(rules, (first, second))
 
 
 @pytest.mark.parametrize("sequences", [True, False])
@@ -73,6 +85,7 @@ def test_random_mixtures_are_as_exploitable_as_on_the_tree(name: str, sequences:
         plans.append(np.array(weights) @ np.stack([tree.realization(player, ask(rows, legal)) for ask in asks]))
     exact = tree.exploitability(plans)
     np.testing.assert_allclose(best_responses(rules, mixtures), exact.value + exact.gain, rtol=0, atol=1e-12)
+    assert value(rules, mixtures) == pytest.approx(exact.value[0], abs=1e-12)
 
 
 @pytest.mark.parametrize("name", FORMS)
@@ -87,7 +100,10 @@ def test_two_one_sided_dice_by_hand() -> None:
     rules = game("liars_dice(dice_sides=1,numdice=1)")
     assert liars_dice.hands_of(rules)[1].tolist() == [1.0]
     # player 0 bids 2 and is called a liar, which it is not; player 1, after a bid of 1 (probability 1/2), bids 2, and after 2 loses
-    assert best_responses(rules, 2 * [([1.0], [uniformly])]) == [1.0, 0.0]
+    uniform: Mixtures = 2 * [([1.0], [uniformly])]
+    assert best_responses(rules, uniform) == [1.0, 0.0]
+    # it wins half of the games after a bid of 1, in which player 1 calls it or bids 2 and is called; and all after a bid of 2
+    assert value(rules, uniform) == 0.5
 
 
 def test_hands_have_multinomial_probabilities() -> None:

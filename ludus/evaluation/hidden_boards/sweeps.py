@@ -1,4 +1,4 @@
-"""Best responses of both players to mixtures on a hidden board: how large that is, and the computation, in threads."""
+"""What mixtures earn on a hidden board, and best responses of both players to them: how large that is, and the computation, in threads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ludus.core.errors import ScenarioError
 from ludus.core.machine import free_memory
 from ludus.envs.sweep_rules import HiddenBoard
-from ludus.evaluation.hidden_boards import abrupt, classical
+from ludus.evaluation.hidden_boards import abrupt, classical, values
 from ludus.evaluation.hidden_boards.opponents import Board, Opponent, board_of, count_sequences
 
 _T = TypeVar("_T")
@@ -81,6 +81,7 @@ def _bytes_against(board: HiddenBoard, player: int, members: int, threads: int) 
         table = int(3**cells) * (number * cells * members + 8)
     if board.abrupt:
         lists = (cells + 2) * abrupt.width_of(cells) * (4 + number * members) + 4 * int(3**cells)
+        lists = max(lists, number * int(5**cells))  # of a sweep, or of a pair's value
     else:
         table += number * classical.count_placements(cells)
         lists = (cells // 2 + 3) * int(2**cells) * number
@@ -91,10 +92,22 @@ Tell = Callable[[int, int], None]
 """(tasks that are done, of how many)."""
 
 
-def best_response_values(
+class Earned(NamedTuple):
+    """What players earn.
+
+    Attributes:
+        value: float64[2], of each player's mixture against the other's.
+        best: float64[2], of each player's best response. Their sum is the NashConv of the mixtures.
+    """
+
+    value: NDArray[np.float64]
+    best: NDArray[np.float64]
+
+
+def sweep_board(
     board: HiddenBoard, opponents: tuple[Opponent, Opponent], *, threads: int = 1, tell: Tell | None = None
-) -> NDArray[np.float64]:
-    """Compute what a best response of each player earns against the other's mixture.
+) -> Earned:
+    """Compute what mixtures earn, and what a best response of each player earns against the other's.
 
     A task is one try of a responder's first turn; sums have a fixed order.
 
@@ -103,35 +116,37 @@ def best_response_values(
         opponents: The mixture of each player.
         threads: At most; they change no bit of the result.
         tell: Called in this thread after each task.
-
-    Returns:
-        float64[2]. Their sum is the NashConv of the mixtures.
     """
     boards = [board_of(board, player) for player in range(2)]
     pool = ThreadPoolExecutor(max_workers=threads)
     try:
-        if board.abrupt:
-            return _abrupt(pool, boards, opponents, tell)
-        return _classical(pool, boards, opponents, tell)
+        value, best = (_abrupt if board.abrupt else _classical)(pool, boards, opponents, tell)
+        return Earned(np.array([value, -value]), best)
     finally:
         pool.shutdown(cancel_futures=True)
 
 
 def _abrupt(
     pool: ThreadPoolExecutor, boards: list[Board], opponents: tuple[Opponent, Opponent], tell: Tell | None
-) -> NDArray[np.float64]:
+) -> tuple[float, NDArray[np.float64]]:
     def earn(player: int, cell: int, free: bool) -> float:
         return abrupt.first_try(boards[player], opponents[1 - player], cell, free=free)
 
     cells = range(boards[0].cells)
-    tasks = [(p, cell, free) for p in range(2) for cell in cells for free in (True, False)]
-    earned = dict(zip(tasks, _all(pool, [partial(earn, *task) for task in tasks], tell), strict=True))
-    return np.array([max(earned[p, cell, True] + earned[p, cell, False] for cell in cells) for p in range(2)])
+    tries = [(p, cell, free) for p in range(2) for cell in cells for free in (True, False)]
+    tasks: list[Callable[[], float]] = [
+        *(partial(earn, *one) for one in tries),
+        *values.pair_values(boards[0], opponents),
+    ]
+    results = _all(pool, tasks, tell)
+    earned = dict(zip(tries, results, strict=False))
+    best = np.array([max(earned[p, cell, True] + earned[p, cell, False] for cell in cells) for p in range(2)])
+    return sum(results[len(tries) :]), best
 
 
 def _classical(
     pool: ThreadPoolExecutor, boards: list[Board], opponents: tuple[Opponent, Opponent], tell: Tell | None
-) -> NDArray[np.float64]:
+) -> tuple[float, NDArray[np.float64]]:
     def earn(player: int, known: int, cell: int) -> float:
         return classical.first_stone(boards[player], masses[player], known, cell)
 
@@ -139,15 +154,11 @@ def _classical(
     known = [[0], [0, *(1 << cell for cell in cells)]]  # the second player may find the opponent's first stone
     tasks = [(p, k, cell) for p in range(2) for k in known[p] for cell in cells if k >> cell & 1 == 0]
     weigh = [partial(classical.masses_of, boards[p], opponents[1 - p]) for p in range(2)]
-    masses = _all(pool, weigh, None)
+    masses = _all(pool, weigh, None)  # by responder
     earned = dict(zip(tasks, _all(pool, [partial(earn, *task) for task in tasks], tell), strict=True))
     after = {cell: max(earned[1, 1 << cell, c] for c in cells if c != cell) for cell in cells}
-    return np.array(
-        [
-            max(earned[0, 0, cell] for cell in cells),
-            max(earned[1, 0, cell] + after[cell] for cell in cells),
-        ]
-    )
+    best = [max(earned[0, 0, cell] for cell in cells), max(earned[1, 0, cell] + after[cell] for cell in cells)]
+    return values.placements_value(boards[0], (masses[1], masses[0])), np.array(best)
 
 
 def _all(pool: ThreadPoolExecutor, tasks: Sequence[Callable[[], _T]], tell: Tell | None) -> list[_T]:
