@@ -20,7 +20,7 @@ STEPS, CARDS = 19_200_000, 12
 """Environment steps of the budget; of an episode."""
 EPISODES = 312 * 256
 """Of one training task."""
-RESPONDER, ROUNDS = 400_000, 8
+RESPONDER, ROUNDS = 400_000, 4
 """Episodes that a responder trains for; responders of each population."""
 ORACLE: dict[str, Any] = {
     "kind": "ppo",
