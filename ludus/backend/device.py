@@ -556,7 +556,8 @@ def _formed(value: Any, leaves: Iterator[Any], tensor: type[torch.Tensor]) -> An
     if isinstance(value, float | tensor):
         return next(leaves)
     if isinstance(value, tuple):
-        return tuple(_formed(each, leaves, tensor) for each in value)
+        parts = [_formed(each, leaves, tensor) for each in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
     if isinstance(value, Mapping):
         return {name: _formed(each, leaves, tensor) for name, each in value.items()}
     if isinstance(value, LazyRows):

@@ -7,6 +7,7 @@ request --> draws: who sits where, episode by episode
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -102,17 +103,30 @@ class SeatAssignment:
         factors, (players, device) = request.opponents.factors, (self.policy.shape[1], self.policy.device)
         cumulative, policies, _ = compiled(factors, players, known, always=always(request))
         self.plays = tuple((int(k), p) for p in self.others for k in np.unique(policies[:, :, p]) if k > LEARNER)
-        self._cumulative = to_device(cumulative, device)
-        self._policies = to_device(policies.astype(np.int64).reshape(-1, players), device)
+        room = room_for(cumulative.shape[1]) - cumulative.shape[1]
+        cumulative = np.pad(cumulative, ((0, 0), (0, room)), constant_values=np.inf)
+        policies = np.pad(policies, ((0, 0), (0, room), (0, 0)))
+        self.cumulative = to_device(cumulative, device)
+        self.policies = to_device(policies.astype(np.int64).reshape(-1, players), device)
 
-    def draw(self, generator: Stream, where: Tensor | None = None) -> None:
-        """Draw policies again: everywhere, or where bool[E]."""
+    def with_mixture(self, cumulative: Tensor, policies: Tensor) -> SeatAssignment:
+        """Return a copy that draws from another mixture with as many factors."""
+        other = copy(self)
+        other.cumulative, other.policies = cumulative, policies
+        return other
+
+    def uniforms(self, generator: Stream) -> Tensor:
+        """Return what `draw` takes."""
+        shape = len(self.policy), len(self.cumulative)
+        return torch.rand(*shape, dtype=torch.float64, generator=generator, device=self.policy.device)
+
+    def draw(self, u: Tensor, where: Tensor | None = None) -> None:
+        """Draw policies again: everywhere, or where bool[E]. u: float64[E, F], uniform in [0, 1)."""
         if not self.others:
             return
-        factors, most = self._cumulative.shape
-        u = torch.rand(len(self.policy), factors, dtype=torch.float64, generator=generator, device=self.policy.device)
-        entry = (u[:, :, None] >= self._cumulative).sum(2)
-        sampled_policies = self._policies[entry + most * torch.arange(factors, device=u.device)]  # [E, F, P]
+        factors, most = self.cumulative.shape
+        entry = (u[:, :, None] >= self.cumulative).sum(2)
+        sampled_policies = self.policies[entry + most * torch.arange(factors, device=u.device)]  # [E, F, P]
         columns = [
             sampled_policies[:, self._factor[p], p] if p in self.others else self.policy[:, p]
             for p in range(sampled_policies.shape[2])
@@ -290,13 +304,13 @@ class DevicePlay:
                 steps.record_result(timestep, seats, self._episode)
                 self._episode = self._episode + timestep.over
                 if not once:
-                    seats.draw(self._generator, timestep.over)
+                    seats.draw(seats.uniforms(self._generator), timestep.over)
         self._timestep = timestep
         table = self._players if isinstance(self._players, PolicyTables) else None
         block, self._pending, read_back = steps.block(timestep, table, self._episode.max(), fresh=not request.carry_on)
         return Rollout(
             None,
-            steps.episodes(self._first, read_back.sums.count if each else 0),
+            steps.records.results(self._first, read_back.sums.count if each else 0),
             read_back.counters,
             {},
             next_episode=self._first + (read_back.newest + 1) * self.env.num_envs,
@@ -316,7 +330,7 @@ class DevicePlay:
         self._players.load(seats)
         self._generator = generator_on(device, seeding.key(request.seed, "actions"))
         self._episode = torch.zeros_like(self._episode)
-        seats.draw(self._generator)
+        seats.draw(seats.uniforms(self._generator))
         whole = request.unit == "episodes"
         seed = seeding.key(request.seed, "environment") % 2**63
         return seats, env.reset(seed, episodes=request.amount // env.num_envs if whole else None)
@@ -422,13 +436,13 @@ class _Steps:
         decided, due = columns["row"].sum(), torch.stack(self._due)
         if self._first is not None:
             columns = {name: torch.cat([self._before(name, column)[None], column]) for name, column in columns.items()}
-        at, row = _closed(columns["row"], columns["due"] | columns["ended"])
+        at, row = closing_times(columns["row"], columns["due"] | columns["ended"])
         until = at
         if self._is_learner.shape[1] > 1:
-            until, _ = _closed(columns["row"], columns["due"] | columns["over"])
+            until, _ = closing_times(columns["row"], columns["due"] | columns["over"])
         reward, ended, terminated = (columns[name].gather(0, at) for name in ("reward", "ended", "terminated"))
         numbers = [row.sum(), (row & ended).sum(), (row & ended & ~terminated).sum()]
-        numbers += [newest, due.any(2).sum(), due.sum(), decided, *self._sums()]
+        numbers += [newest, due.any(2).sum(), due.sum(), decided, *self.records.sums()]
         read = scalars_to_host(numbers)
         rows, at_ends, cut_short, latest, *counted = map(int, read[:7])
         pending, last = self._waiting(columns, columns["row"] & ~row, timestep)
@@ -458,22 +472,6 @@ class _Steps:
         sums = EpisodeSums(int(read[7]), *read[8:])
         return block, pending, _ReadBack({**counters, "episodes": sums.count}, sums, latest)
 
-    def _sums(self) -> list[Tensor]:
-        """`EpisodeSums`, on the device."""
-        players, rows = self._spec.num_players, torch.stack(self._records)
-        over, length, returns = rows[..., 0] > 0, rows[..., 2], rows[..., 4 : 4 + players]
-        seat = self._seat[None].expand(len(rows), -1)[..., None]
-        own_returns = returns.gather(2, seat)[..., 0]
-        others = returns.scatter(2, seat, -torch.inf).amax(2) if players > 1 else torch.zeros_like(own_returns)
-        count = over.sum()
-
-        def mean(numbers: Tensor) -> Tensor:
-            return torch.where(over, numbers, 0.0).sum() / count
-
-        low, high = torch.where(over, own_returns, torch.inf).amin(), torch.where(over, own_returns, -torch.inf).amax()
-        m2 = torch.where(over, (own_returns - mean(own_returns)).square(), 0.0).sum()
-        return [count, mean(own_returns), m2, low, high, mean(length), mean((own_returns > others).double())]
-
     def _before(self, name: str, column: Tensor) -> Tensor:
         """Return a row ahead of the others: of decisions that waited for their rewards; nothing came of them then."""
         assert self._first is not None
@@ -495,27 +493,90 @@ class _Steps:
             now["state"] = self._of_slots(timestep.state).flatten(0, 1)
         return pending, {name: _where(is_waiting, pending.columns[name], column) for name, column in now.items()}
 
-    def episodes(self, first: int, count: int) -> EpisodeResults:
-        """Return episodes that have ended, in one transfer. first: what their indices count from."""
-        players, envs = self._spec.num_players, len(self._seat)
-        records = torch.stack(self._records).flatten(0, 1)
+    @property
+    def records(self) -> EpisodeRecords:
+        """Return those of its episodes."""
+        return EpisodeRecords(torch.stack(self._records), self._seat, self._spec.num_players)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EpisodeRecords:
+    """Episodes that may have ended, on the device.
+
+    Attributes:
+        rows: float64[T, E, 4 + P + F]: whether it is over, whether it terminated, its length, which one it was of its environment, returns,
+            entries drawn.
+        seat: int64[E], the learner's.
+        players: P.
+    """
+
+    rows: Tensor
+    seat: Tensor
+    players: int
+
+    @staticmethod
+    def of(seats: SeatAssignment, length: Tensor, returns: Tensor) -> EpisodeRecords:
+        """Return those of environments that have played one episode each, to its end.
+
+        Args:
+            seats: Who sat where.
+            length: int64[E], steps of the environment.
+            returns: float64[E, P].
+        """
+        one = torch.ones_like(returns[:, :2])
+        row = torch.cat([one, length.double()[:, None], 0.0 * one[:, :1], returns, seats.entry.double()], 1)
+        return EpisodeRecords(row[None], seats.seat, returns.shape[1])
+
+    def sums(self) -> list[Tensor]:
+        """Return `EpisodeSums`, on the device."""
+        rows = self.rows
+        over, length, returns = rows[..., 0] > 0, rows[..., 2], rows[..., 4 : 4 + self.players]
+        seat = self.seat[None].expand(len(rows), -1)[..., None]
+        own_returns = returns.gather(2, seat)[..., 0]
+        others = returns.scatter(2, seat, -torch.inf).amax(2) if self.players > 1 else torch.zeros_like(own_returns)
+        count = over.sum()
+
+        def mean(numbers: Tensor) -> Tensor:
+            return torch.where(over, numbers, 0.0).sum() / count
+
+        low, high = torch.where(over, own_returns, torch.inf).amin(), torch.where(over, own_returns, -torch.inf).amax()
+        m2 = torch.where(over, (own_returns - mean(own_returns)).square(), 0.0).sum()
+        return [count, mean(own_returns), m2, low, high, mean(length), mean((own_returns > others).double())]
+
+    def results(self, first: int, count: int) -> EpisodeResults:
+        """Return episodes that have ended, in one transfer.
+
+        Args:
+            first: What their indices count from.
+            count: How many there are.
+        """
+        envs = len(self.seat)
+        records = self.rows.flatten(0, 1)
         where = placed_where(records[:, 0] > 0, count)
-        places = torch.stack([where % envs, self._seat[where % envs]], 1).double()
+        places = torch.stack([where % envs, self.seat[where % envs]], 1).double()
         rows = to_numpy(torch.cat([places, records[where, 1:]], 1))
         environment, seat, terminated, length, episode = (rows[:, k].astype(np.int64) for k in range(5))
         index = first + episode * envs + environment
         order = np.argsort(index, kind="stable")
         return EpisodeResults(
-            returns=np.ascontiguousarray(rows[order, 5 : 5 + players]),
+            returns=np.ascontiguousarray(rows[order, 5 : 5 + self.players]),
             length=length[order].astype(np.int32),
             terminated=terminated[order] > 0,
             seat=seat[order].astype(np.int8),
-            entry=rows[order, 5 + players :].astype(np.int32),
+            entry=rows[order, 5 + self.players :].astype(np.int32),
             index=index[order],
         )
 
 
-def _closed(row: Tensor, closes: Tensor) -> tuple[Tensor, Tensor]:
+_LEAST = 4
+
+
+def room_for(count: int) -> int:
+    """Return the power of two that is `count` or more, at least 4: a population that grows comes in few sizes, each of which is a graph."""
+    return max(_LEAST, 1 << max(count - 1, 0).bit_length())
+
+
+def closing_times(row: Tensor, closes: Tensor) -> tuple[Tensor, Tensor]:
     """Return (when each decision's reward came, by time int64[K, C]; the decisions bool[K, C] whose reward has)."""
     times = len(row)
     when = torch.where(closes, torch.arange(times, device=row.device)[:, None], times)

@@ -23,11 +23,13 @@ from ludus.core.recorders import Timings
 from ludus.core.types import EnvSpec, PolicyRef, TrainingTask
 from ludus.envs.base import VectorEnv
 from ludus.envs.device_vector import DeviceVectorEnv, OffersDevice
+from ludus.envs.tree.stepping import TreeDeviceEnv
 from ludus.policies.base import Policy
 from ludus.policies.bots import BotPolicy
 from ludus.rollout.base import RecentCache, RolloutRequest
 from ludus.rollout.host import CACHE_BYTES
 from ludus.rollout.ondevice import DevicePlay, NetworkOpponent, Networks, PolicyTables
+from ludus.rollout.ondevice_trees import TreePlay, TreeRollouts
 from ludus.rollout.opponents import live_refs
 from ludus.rollout.rollouts import RemotePolicy
 from ludus.training.collecting import Collected, MakeRequest, Policies
@@ -45,6 +47,7 @@ class DeviceVectors:
     env: VectorEnv
     num_envs: int
     _made: dict[int, DeviceVectorEnv] = field(default_factory=dict)
+    _rollouts: dict[int, TreeRollouts] = field(default_factory=dict)
     _tables: RecentCache[NDArray[np.float64]] = field(default_factory=lambda: RecentCache(CACHE_BYTES))
 
     def make(self, device: torch.device, *, num_envs: int, task_slot: int) -> DeviceVectorEnv:
@@ -58,6 +61,12 @@ class DeviceVectors:
             vector = self.env.on_device(device, num_envs=num_envs)
         self._made[task_slot] = vector
         return vector
+
+    def rollouts(self, vector: TreeDeviceEnv, task_slot: int) -> TreeRollouts:
+        """Return what plays whole games on the vector of a task slot, with the graphs of earlier tasks."""
+        if task_slot not in self._rollouts or self._rollouts[task_slot].env is not vector:
+            self._rollouts[task_slot] = TreeRollouts(vector)
+        return self._rollouts[task_slot]
 
     def table(self, ref: PolicyRef, policy: Policy, player: int) -> NDArray[np.float64]:
         """Return the table of a policy in an enumerated game; those of frozen policies that were used last are kept."""
@@ -190,7 +199,7 @@ class OnDeviceCollector:
         self._vectors, self._learner, self._request, self._collect = vectors, learner, request, collect
         self._profile, self._each, self._task_slot, self._open = profile, each, task_slot, False
         self._opponents = _Opponents(vectors, learner.placement)
-        self._play: DevicePlay | None = None
+        self._play: DevicePlay | TreePlay | None = None
 
     def begin(self) -> None:
         return None
@@ -213,12 +222,16 @@ class OnDeviceCollector:
         self._profile.rollout(perf_counter() - begun, {}, rollout.counters)
         return Collected((rollout,))
 
-    def _playing(self, request: RolloutRequest) -> DevicePlay:
+    def _playing(self, request: RolloutRequest) -> DevicePlay | TreePlay:
         if self._play is None:
-            envs = self._collect.amount if self._collect.unit == "episodes" else self._vectors.num_envs
-            device = self._learner.placement.torch
+            whole = self._collect.unit == "episodes"
+            device, envs = self._learner.placement.torch, self._collect.amount if whole else self._vectors.num_envs
             env = self._vectors.make(device, num_envs=envs, task_slot=self._task_slot)
-            self._play = DevicePlay(env, self._players(request))
+            if whole and isinstance(env, TreeDeviceEnv):
+                rollouts = self._vectors.rollouts(env, self._task_slot)
+                self._play = TreePlay(rollouts, self._learner, self._opponents)
+            else:
+                self._play = DevicePlay(env, self._players(request))
         return self._play
 
     def _players(self, request: RolloutRequest) -> PolicyTables | Networks:

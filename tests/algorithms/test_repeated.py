@@ -15,40 +15,19 @@ from ludus.backend import device
 from ludus.backend.device import Graphs
 from ludus.core.errors import TrainingError
 from ludus.core.types import DeviceChoice
+from ludus.testing.cuda_graphs import FakeGraphs
 
 TORCH = DeviceChoice("cpu", written=False)
 CPU = torch.device("cpu")
 
 
-def tensors_in(value):
-    if isinstance(value, torch.Tensor):
-        return [value]
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else ()
-    return [tensor for part in parts for tensor in tensors_in(part)]
-
-
 @pytest.fixture
 def kept(monkeypatch):
-    """How often each graph ran. A GPU notes a step without running it; the fake runs it when it is to be noted, and not when it is to run
-    for the first time."""
-    found = []
-
-    def captured(step, place, pool):
-        number, answer = len(found), step()
-        found.append(0)
-
-        def replay():
-            found[number] += 1
-            if found[number] > 1:
-                for mine, new in zip(tensors_in(answer), tensors_in(step()), strict=True):
-                    assert not new.requires_grad
-                    mine.copy_(new)
-
-        return answer, replay
-
-    monkeypatch.setattr(device, "captured", captured)
+    """How often each graph ran."""
+    fake = FakeGraphs()
+    monkeypatch.setattr(device, "captured", fake.captured)
     monkeypatch.setattr(device, "repeats", lambda place: True)
-    return found
+    return fake.runs
 
 
 @pytest.mark.parametrize(

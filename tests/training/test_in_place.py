@@ -385,7 +385,7 @@ def test_opponents_are_drawn_by_the_mixture_and_stay_for_their_episode():
     assert seats.refs == (ONE, OTHER)  # the learner plays seat 0 itself, where it is drawn for it
     assert set(seats.plays) == {(1, 0), (2, 0), (1, 1), (2, 1), (1, 2), (2, 2)}  # nobody plays where it cannot
     generator = torch.Generator().manual_seed(0)
-    seats.draw(generator)
+    seats.draw(seats.uniforms(generator))
     policy, entry = seats.policy.clone(), seats.entry.clone()
     even = np.arange(0, 20_000, 2)
     assert set(policy[even, 0].tolist()) == {0} == set(policy[even + 1, 2].tolist())
@@ -400,7 +400,7 @@ def test_opponents_are_drawn_by_the_mixture_and_stay_for_their_episode():
     assert np.mean([name[k] == OTHER for k in policy[even, 2].tolist()]) == pytest.approx(0.9, abs=0.02)
     over = torch.zeros(20_000, dtype=torch.bool)
     over[:100] = True
-    seats.draw(generator, over)
+    seats.draw(seats.uniforms(generator), over)
     assert torch.equal(seats.policy[100:], policy[100:])
     assert torch.equal(seats.entry[100:], entry[100:])
     assert not torch.equal(seats.policy[:100], policy[:100])
@@ -451,7 +451,7 @@ def test_each_seat_is_played_by_whom_it_was_drawn_for():
     env = CopiedEnv(ScriptedEnv(SCRIPTS, 40))
     request = request_of(env, (0, 1), "episodes", 40)
     seats = SeatAssignment(request, num_envs=40, num_players=2, device=torch.device("cpu"))
-    seats.draw(torch.Generator().manual_seed(0))
+    seats.draw(seats.uniforms(torch.Generator().manual_seed(0)))
     players = Networks(FixedLearner(7), type("Named", (), {"acts": lambda self, ref: Fixed(8 if ref == ONE else 9)})())
     players.load(seats)
     answer = players.act(env.reset(0), seats, None)

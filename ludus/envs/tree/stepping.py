@@ -54,17 +54,17 @@ def _mix(x: Tensor) -> Tensor:
     return x ^ _down(x, 31)
 
 
-def _keys(seed: Tensor, number: Tensor) -> Tensor:
+def keys(seed: Tensor, number: Tensor) -> Tensor:
     """Compute the keys of the numbered parts of a seed, as `publisher_kernels.episode_seed`."""
     return _mix(seed ^ _mix((number + 1) * _GOLDEN))
 
 
-def _uniform_bits(key: Tensor, counter: Tensor) -> Tensor:
+def uniform_bits(key: Tensor, counter: Tensor) -> Tensor:
     """Compute `seeding.uniform` × 2 ** 53."""
     return _down(_mix(_mix(key + (counter + 1) * _GOLDEN) ^ _GOLDEN), 64 - _BITS)
 
 
-def _search(below: Tensor, first: Tensor, width: Tensor, number: Tensor, halvings: int) -> Tensor:
+def search(below: Tensor, first: Tensor, width: Tensor, number: Tensor, halvings: int) -> Tensor:
     """Return int32[n]: which of `width` entries from `first` on is the first with number < below; that is so at least of the last."""
     low, left = torch.zeros_like(width), width
     for _ in range(halvings):
@@ -201,7 +201,7 @@ class TreeGames:
         below, first, base = [board.below], torch.where(board.chance, board.child, 0).long(), len(board.below)
         for p in players:
             first = torch.where(board.who == p, self._tables[p].first + base, first)
-            below.append(self._thresholds(p, tables[p]))
+            below.append(self.thresholds(p, tables[p]))
             base += len(below[-1])
         shift = None
         if choice is not None:
@@ -209,7 +209,7 @@ class TreeGames:
             shift = torch.stack([*later, torch.zeros_like(later[0])])
         numbers = torch.arange(episodes, device=self.device)
         key, node = (
-            _keys(torch.full((), seed, device=self.device), numbers),
+            keys(torch.full((), seed, device=self.device), numbers),
             torch.zeros_like(numbers, dtype=torch.int32),
         )
         flat, halvings = torch.cat(below), self.lengths.halvings
@@ -219,8 +219,13 @@ class TreeGames:
         returns = board.returns.index_select(0, board.row.index_select(0, node))
         return Episodes(returns, board.decisions.index_select(0, node))
 
-    def _thresholds(self, player: int, tables: Tensor) -> Tensor:
-        """Return int64[K (S_p - 1)] of tables [K, I_p, A]: the number below which this action of its state or one before it is taken."""
+    def first_sequence(self, player: int) -> Tensor:
+        """Return int64[N], where the thresholds of a node's moves begin in a table of a player; 0 of nodes where it does not move."""
+        return self._tables[player].first
+
+    def thresholds(self, player: int, tables: Tensor) -> Tensor:
+        """Return int64[K (S_p - 1)] of tables float64[K, I_p, A]: the number of 53 bits below which this action of its state, or one before
+        it, is taken. An action of probability 0 is never taken."""
         at = self._tables[player]
         chances = tables.flatten(1).index_select(1, at.entry)
         # Sums are differences of sums over all states before, which may wrap, as differences do too.
@@ -255,7 +260,7 @@ class TreeGames:
     def begin(self, seeds: Tensor) -> _Games:
         """Return games at the first decision of their episode 0. seeds int64[E]."""
         zero = torch.zeros_like(seeds)
-        key = _keys(seeds, zero)
+        key = keys(seeds, zero)
         node, counter = _past_chance(self.board, zero.int(), key, zero, self.lengths.opening, self.lengths.of_chance)
         paid = self.board.so_far.new_zeros(len(seeds), self.tree.num_players)
         if len(self.board.so_far):
@@ -355,7 +360,7 @@ def _play(
     entry = first.index_select(0, node)
     if shift is not None:
         entry = entry + shift.gather(0, board.who.index_select(0, node)[None])[0]
-    choice = _search(below, entry, board.width.index_select(0, node), _uniform_bits(key, step), halvings)
+    choice = search(below, entry, board.width.index_select(0, node), uniform_bits(key, step), halvings)
     return board.child.index_select(0, node) + choice
 
 
@@ -391,7 +396,7 @@ def _past_chance(
     for _ in range(events):
         chance, child = board.chance.index_select(0, node), board.child.index_select(0, node)
         width = torch.where(chance, board.width.index_select(0, node), 1)
-        choice = _search(board.below, child, width, _uniform_bits(key, counter), halvings)
+        choice = search(board.below, child, width, uniform_bits(key, counter), halvings)
         node, counter = torch.where(chance, child + choice, node), counter + chance
     return node, counter
 
@@ -413,7 +418,7 @@ def _advance(board: _Board, games: _Games, actions: Tensor, quota: Tensor, lengt
     reward = torch.where(over[:, None], returns, so_far) - games.paid
 
     episode = games.episode + over
-    key, counter = torch.where(over, _keys(games.seed, episode), games.key), torch.where(over, 0, counter)
+    key, counter = torch.where(over, keys(games.seed, episode), games.key), torch.where(over, 0, counter)
     begun, events = _past_chance(board, torch.zeros_like(node), key, counter, lengths.opening, lengths.of_chance)
     node, counter = torch.where(over, begun, node), torch.where(over, events, counter)
     due = board.due.index_select(0, node) & (episode < quota)[:, None]
@@ -457,7 +462,7 @@ class TreeDeviceEnv:
     def seeds(self, seed: int) -> Tensor:
         """Return int64[E], the bits of those that `TreeVectorEnv.reset` would take."""
         numbers = torch.arange(self.num_envs, device=self.device)
-        return _keys(torch.full((), seed, device=self.device), numbers)
+        return keys(torch.full((), seed, device=self.device), numbers)
 
     def reset(self, seed: int, *, episodes: int | None = None) -> DeviceTimestep:
         """Reset as `DeviceVectorEnv.reset` describes."""
