@@ -30,8 +30,15 @@ def prepare_learning(network: nn.Module) -> None:
 
 
 @contextmanager
-def learning(module: nn.Module, seed: int) -> Iterator[None]:
-    """Dropout and the like act in here alone, and draw from a stream of this seed, so that equal seeds learn alike."""
+def learning(module: nn.Module, seed: int | None) -> Iterator[None]:
+    """Dropout and the like act in here alone, and draw from a stream of this seed, so that equal seeds learn alike. None: nothing draws."""
+    if seed is None:
+        module.train()
+        try:
+            yield
+        finally:
+            module.eval()
+        return
     device = next((p.device for p in module.parameters()), torch.device("cpu"))
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seed % 2**63)
@@ -40,6 +47,21 @@ def learning(module: nn.Module, seed: int) -> Iterator[None]:
             yield
         finally:
             module.eval()
+
+
+_WITHOUT_NUMBERS = (
+    *(nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.LayerNorm, nn.Embedding, nn.Flatten, nn.Identity),
+    *(nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict),
+    *(nn.ReLU, nn.Tanh, nn.Sigmoid, nn.ELU, nn.GELU, nn.SiLU, nn.LeakyReLU),
+)
+
+
+def draws_numbers(module: nn.Module) -> bool:
+    """Return whether a network may draw random numbers as it learns: it has layers other than Ludus's own and torch's plainest ones."""
+    return any(
+        type(part) not in _WITHOUT_NUMBERS and type(part).__module__.partition(".")[0] != "ludus"
+        for part in module.modules()
+    )
 
 
 class FlatModule:

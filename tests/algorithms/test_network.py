@@ -5,9 +5,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from ludus.backend.mlp import Layout, Workspace
-from ludus.backend.network import Adam, ForwardBackwardBuffers, TrainedNetwork
+from ludus.backend.network import Adam, ForwardBackwardBuffers, TrainedNetwork, draws_numbers
 
 
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
@@ -150,3 +151,17 @@ def test_adam_forgets_denormal_moments():
         adam.step(parameters, np.zeros(1, np.float32), rate=0.0, max_norm=0.0)
     assert adam.m.tolist() == [0.0]
     assert adam.v[0] > 0.0
+
+
+def test_plain_networks_of_ludus_draw_nothing() -> None:
+    assert not draws_numbers(nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.LayerNorm(3)))
+    assert draws_numbers(nn.Sequential(nn.Linear(2, 3), nn.Dropout(0.5)))
+    assert draws_numbers(nn.GRU(2, 3, dropout=0.1, num_layers=2))
+
+
+class Own(nn.Module):
+    """Whose code nobody knows."""
+
+
+def test_layers_of_ones_own_may_draw() -> None:
+    assert draws_numbers(nn.ModuleList([Own()]))

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from ludus.algorithms.on_policy.batch import Batch
 from ludus.algorithms.on_policy.model import ActionBatch, Model, OnPolicyConfig, StepStats, fresh_seed, state_table
 from ludus.backend.device import UpdateCost, resolve_placement
 from ludus.backend.mlp import Layout
-from ludus.backend.network import FlatModule, ModuleAdam, NonFiniteGuard, learning, multiplications
+from ludus.backend.network import FlatModule, ModuleAdam, NonFiniteGuard, draws_numbers, learning, multiplications
 from ludus.backend.ranks import GradientSum, broadcast_from_rank0
 from ludus.core.errors import LudusError, PolicyError, ScenarioError
 from ludus.core.types import Array, State, Weights
@@ -52,6 +52,7 @@ class TorchModel(Model):
         module: Module whose weights are published.
         distribution: Of the policy's outputs.
         cuda_graph_safe: Whether a step depends only on its arguments and on what is on the device.
+        uses_cuda_graph: Whether its steps are kept as CUDA graphs.
         no_compile_reason: Why it is not compiled; "": nothing is in the way.
     """
 
@@ -85,13 +86,15 @@ class TorchModel(Model):
         self._fixed = self.mean_reducible and not no_compile_reason  # its means can leave rows out
         small = self.placement.device != "cpu" and work.multiplications * work.rows < _SMALL
         self._sizes: Literal[2, 8] = 2 if small else 8
-        self._uses_cuda_graph = (
+        self.uses_cuda_graph = (
             self.cuda_graph_safe and self._fixed and context.ranks.size == 1 and self.placement.graphs is not None
         )
         # Of the class: methods of this object would close a circle.
-        self._loss = self.placement.compiled(type(self).loss, part=self._uses_cuda_graph)
-        self._whole = self.placement.repeated(type(self)._gradient_step)
+        self._loss = self.placement.compiled(type(self).loss, part=self.uses_cuda_graph)
+        self._whole = self.placement.repeated(type(self)._gradient_steps)
         self.parameters = FlatModule(module, sums=1 + len(names), device=self.placement.torch, layouts=layouts)
+        # to seed torch's streams takes a tenth of a small update; a loss of one's own may draw, too
+        self._draws = not self.cuda_graph_safe or draws_numbers(module)
         self.adam = ModuleAdam(self.parameters)
         if self._ranks.size > 1:
             broadcast_from_rank0(self._ranks, self.parameters.values)
@@ -144,7 +147,7 @@ class TorchModel(Model):
         self._begin()
         if not self._checked:
             self._require_mean(batch)
-        with learning(self.parameters.module, seed + self._ranks.rank):
+        with learning(self.parameters.module, seed + self._ranks.rank if self._draws else None):
             yield batch
 
     def prepare(self, rows: Batch, which: Sequence[NDArray[np.int64] | Tensor] | None) -> Iterator[tuple[Batch, int]]:
@@ -157,25 +160,24 @@ class TorchModel(Model):
 
     def steps(self, parts: Iterable[tuple[Batch, int] | VersionedBatches], rate: float, progress: float) -> StepStats:
         """Take the steps. Off the CPU decisions are masks on the device, and numbers are read once."""
-        if self.placement.device == "cpu" and not self._uses_cuda_graph:
+        if self.placement.device == "cpu" and not self.uses_cuda_graph:
             return super().steps(parts, rate, progress)
         coefficients = self.loss_coefficients(progress)
-        local_batch: Batch | None = None
-        for part in parts:
-            if not self._uses_cuda_graph or isinstance(part, VersionedBatches):
-                self._move(self.gradient(part, progress), rate)
+        for part, times in _runs(parts):
+            if self.uses_cuda_graph and not isinstance(part, VersionedBatches):
+                self._whole(self, self._shaped(part[0]), rate, coefficients, times)
                 continue
-            if part[0] is not local_batch:  # as all are that are the whole batch
-                local_batch, shaped = part[0], self._shaped(part[0])
-            self._whole(self, shaped, rate, coefficients)
+            for _ in range(times):
+                self._move(self.gradient(part, progress), rate)
         self._guard.watch(self.parameters.values)
         (*scalars, norm, stopped), wrong = self._guard.read([*self._last, self._stopped])
         return StepStats(scalars, norm, bool(stopped), wrong)
 
-    def _gradient_step(self, batch: Batch, rate: float, coefficients: Sequence[float]) -> None:
-        """Run a whole step of a single rank."""
-        self._fill(batch, coefficients)
-        self._move(self.parameters.grad[self.parameters.size :].clone(), rate)
+    def _gradient_steps(self, batch: Batch, rate: float, coefficients: Sequence[float], times: int) -> None:
+        """Run so many whole steps of a single rank on the same rows."""
+        for _ in range(times):
+            self._fill(batch, coefficients)
+            self._move(self.parameters.grad[self.parameters.size :].clone(), rate)
 
     def _move(self, scalars: Tensor, rate: float) -> None:
         """Step along the computed gradient of a loss with these scalars, without reading numbers."""
@@ -224,7 +226,7 @@ class TorchModel(Model):
 
     def _shaped(self, batch: Batch) -> Batch:
         """Return the batch padded to one of few sizes, where each size is another graph."""
-        few = self._fixed and (self._uses_cuda_graph or self.placement.compiles)
+        few = self._fixed and (self.uses_cuda_graph or self.placement.compiles)
         return batch.padded(sizes=self._sizes) if few else batch
 
     def _fill(self, batch: Batch, coefficients: Sequence[float]) -> None:
@@ -330,3 +332,20 @@ def _require_no_batch_norm(networks: nn.Module) -> None:
                 f"the network {name!r} is a {type(module).__name__}, whose answers for a row depend on the rows beside it; several ranks, "
                 "which have different rows, would not learn what one does. Use LayerNorm, or one rank."
             )
+
+
+_Part = TypeVar("_Part")
+
+
+def _runs(parts: Iterable[_Part]) -> Iterator[tuple[_Part, int]]:
+    """Yield each part with how often it comes in a row, as the whole batch does in all epochs."""
+    last, times = None, 0
+    for part in parts:
+        if part is last:
+            times += 1
+            continue
+        if last is not None:
+            yield last, times
+        last, times = part, 1
+    if last is not None:
+        yield last, times

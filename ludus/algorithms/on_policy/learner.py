@@ -23,6 +23,7 @@ from ludus.algorithms.on_policy.autograd_model import TorchModel
 from ludus.algorithms.on_policy.batch import Batch
 from ludus.algorithms.on_policy.config import PolicyGradient, needs_autograd
 from ludus.algorithms.on_policy.experience import ExperienceBuilder
+from ludus.algorithms.on_policy.kept_models import take_over
 from ludus.algorithms.on_policy.model import (
     METRICS,
     ActionBatch,
@@ -276,6 +277,7 @@ class OnPolicyLearner:
     empties_tables = True  # whether each round's one batch is everything that its table holds
 
     def __init__(self, config: OnPolicyConfig, model: Model, context: LearnerContext) -> None:
+        model = take_over(self, model, context)
         self.config, self.model, self.spec, self._context = config, model, model.spec, context
         self.placement = model.placement
         self._items = self.makes_items(config, model, context)
@@ -400,7 +402,8 @@ class OnPolicyLearner:
         count, epochs = min(self.config.minibatches, units), self.config.epochs
         if count < 2:
             whole = list(self.model.prepare(rows, None)) * count
-            together = self.placement.device != "cpu" and self.config.kl_limit is None
+            on_gpu = self.placement.device != "cpu" or self.placement.graphs is not None
+            together = on_gpu and self.config.kl_limit is None
             yield from [(epochs, whole * epochs)] * count if together else [(1, whole)] * (epochs * count)
             return
         if self.placement.device == "cpu" or self.model.memory or self.in_groups:
