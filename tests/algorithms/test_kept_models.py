@@ -43,7 +43,10 @@ def nash_conv(folder: Path, *changes: str) -> list[float | None]:
         return [record.nash_conv for record in reader.generations()]
 
 
-@pytest.mark.parametrize("change", ["warm_start=last", "algorithm={kind: a2c, hidden: [16], batch: 64, batch_unit: episodes}", "order=sequential"])
+A2C = "algorithm={kind: a2c, hidden: [16], batch: 64, batch_unit: episodes}"
+
+
+@pytest.mark.parametrize("change", ["warm_start=last", A2C, "order=sequential", "algorithm.minibatches=3"])
 def test_a_run_is_the_same_with_models_that_are_taken_over(
     fake: FakeGraphs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:

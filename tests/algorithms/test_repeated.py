@@ -178,3 +178,19 @@ def test_nonfinite_step_in_a_graph_changes_nothing(name, request, kept):
     if name == "ppo":  # whose weights go back; those of others do after a round
         for mine, kept_then in zip(learner.weights().values(), after.weights().values(), strict=True):
             np.testing.assert_array_equal(mine, kept_then)
+
+
+@pytest.mark.parametrize("minibatches", [1, 2, 3])
+def test_an_update_of_many_steps_is_one_graph(minibatches, request, kept, monkeypatch):
+    """Also of minibatches, of unequal sizes."""
+    case = Case("ppo", request)
+    case.algorithm = PPO(batch=8, hidden=(4,), epochs=3, minibatches=minibatches, learning_rate=0.01)
+    learner = case.learner(TORCH)
+    monkeypatch.setattr(device, "repeats", lambda place: False)
+    plain = case.learner(TORCH)
+    rows = case.experience(plain, 0)
+    for _ in range(4):
+        assert taught(learner, rows) == pytest.approx(taught(plain, rows), rel=2e-3, abs=2e-5)
+    assert kept == [2], "two updates as they are, and two by the graph"
+    for name, array in learner.weights().items():
+        np.testing.assert_allclose(array, plain.weights()[name], rtol=2e-3, atol=2e-5, err_msg=name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import numpy as np
@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from ludus.algorithms.common.base import LearnerContext
 from ludus.algorithms.common.losses import CategoricalDistribution, Distribution, log_prob
-from ludus.algorithms.on_policy.batch import Batch
+from ludus.algorithms.on_policy.batch import Batch, padded_size
 from ludus.algorithms.on_policy.model import ActionBatch, Model, OnPolicyConfig, StepStats, fresh_seed, state_table
-from ludus.backend.device import UpdateCost, resolve_placement
+from ludus.backend.device import UpdateCost, resolve_placement, to_device
 from ludus.backend.mlp import Layout
 from ludus.backend.network import FlatModule, ModuleAdam, NonFiniteGuard, draws_numbers, learning, multiplications
 from ludus.backend.ranks import GradientSum, broadcast_from_rank0
@@ -43,6 +43,19 @@ class VersionedBatches:
     parts: (the parameters float32[size], None: the present ones; this rank's share; rows of all ranks)."""
 
     parts: Sequence[tuple[Tensor | None, Batch, int]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Epochs:
+    """All epochs of an update whose numbers are read once, at its end.
+
+    Attributes:
+        batch: Its rows.
+        index: int64[steps, n], the rows of each step; -1: none.
+    """
+
+    batch: Batch
+    index: Tensor
 
 
 class TorchModel(Model):
@@ -84,14 +97,15 @@ class TorchModel(Model):
         )
         self.placement = resolve_placement(context.device, work)
         self._fixed = self.mean_reducible and not no_compile_reason  # its means can leave rows out
-        small = self.placement.device != "cpu" and work.multiplications * work.rows < _SMALL
-        self._sizes: Literal[2, 8] = 2 if small else 8
+        self._small = work.multiplications * work.rows < _SMALL
+        self._sizes: Literal[2, 8] = 2 if self._small and self.placement.device != "cpu" else 8
         self.uses_cuda_graph = (
             self.cuda_graph_safe and self._fixed and context.ranks.size == 1 and self.placement.graphs is not None
         )
         # Of the class: methods of this object would close a circle.
         self._loss = self.placement.compiled(type(self).loss, part=self.uses_cuda_graph)
         self._whole = self.placement.repeated(type(self)._gradient_steps)
+        self._epochs = self.placement.repeated(type(self)._minibatch_steps)
         self.parameters = FlatModule(module, sums=1 + len(names), device=self.placement.torch, layouts=layouts)
         # to seed torch's streams takes a tenth of a small update; a loss of one's own may draw, too
         self._draws = not self.cuda_graph_safe or draws_numbers(module)
@@ -158,12 +172,36 @@ class TorchModel(Model):
     def _share(self, batch: Batch) -> Batch:
         return batch if self._ranks.size == 1 else batch.part(self._ranks.share(batch.units))
 
-    def steps(self, parts: Iterable[tuple[Batch, int] | VersionedBatches], rate: float, progress: float) -> StepStats:
+    def prepare_epochs(self, batch: Batch, orders: Tensor, count: int) -> Epochs | None:
+        """Return an update's epochs as one part, which is one graph; None where steps are no small graphs, or something is decided by what
+        is read after an epoch.
+
+        Args:
+            batch: Its rows, without memory.
+            orders: int64[epochs, n], the order of the rows in each.
+            count: Minibatches of an epoch.
+        """
+        if not (self.uses_cuda_graph and self._small) or self.config.kl_limit is not None:
+            return None
+        size = padded_size(-(-len(batch) // count), sizes=self._sizes)
+        where = np.full((count, size), -1)
+        for row, part in zip(where, np.array_split(np.arange(len(batch)), count), strict=True):
+            row[: len(part)] = part
+        place = to_device(where.ravel(), orders.device)
+        index = torch.where(place >= 0, orders[:, place.clamp(min=0)], -1)
+        return Epochs(batch, index.view(-1, size))
+
+    def steps(
+        self, parts: Iterable[tuple[Batch, int] | VersionedBatches | Epochs], rate: float, progress: float
+    ) -> StepStats:
         """Take the steps. Off the CPU decisions are masks on the device, and numbers are read once."""
         if self.placement.device == "cpu" and not self.uses_cuda_graph:
             return super().steps(parts, rate, progress)
         coefficients = self.loss_coefficients(progress)
         for part, times in _runs(parts):
+            if isinstance(part, Epochs):
+                self._epochs(self, self._shaped(part.batch), part.index, rate, coefficients)
+                continue
             if self.uses_cuda_graph and not isinstance(part, VersionedBatches):
                 self._whole(self, self._shaped(part[0]), rate, coefficients, times)
                 continue
@@ -177,6 +215,14 @@ class TorchModel(Model):
         """Run so many whole steps of a single rank on the same rows."""
         for _ in range(times):
             self._fill(batch, coefficients)
+            self._move(self.parameters.grad[self.parameters.size :].clone(), rate)
+
+    def _minibatch_steps(self, batch: Batch, index: Tensor, rate: float, coefficients: Sequence[float]) -> None:
+        """Run a whole step of a single rank on each row of `index`, as `Epochs` describes."""
+        for rows in index.unbind(0):
+            there = rows >= 0
+            part = batch.part(rows.clamp(min=0))
+            self._fill(replace(part, weight=there.to(torch.float32) / there.sum()), coefficients)
             self._move(self.parameters.grad[self.parameters.size :].clone(), rate)
 
     def _move(self, scalars: Tensor, rate: float) -> None:

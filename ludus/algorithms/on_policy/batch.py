@@ -76,8 +76,7 @@ class Batch:
         """Return the batch with rows of weight 0, so that few sizes occur: `sizes` of them between powers of two. For
         rows without memory."""
         count = len(self)
-        step = max(8, (1 << max(0, (count - 1).bit_length() - 1)) // sizes)
-        rows = torch.arange(-(-count // step) * step, device=self.x.device)
+        rows = torch.arange(padded_size(count, sizes=sizes), device=self.x.device)
         there = rows < count
         batch = self if len(rows) == count else self._rows(rows * there)
         return replace(batch, weight=there.to(torch.float32) / count)
@@ -103,6 +102,12 @@ class Batch:
         }
         part: dict[str, Any] = {name: None if column is None else column[rows] for name, column in columns.items()}
         return Batch(**part)
+
+
+def padded_size(count: int, *, sizes: Literal[2, 8]) -> int:
+    """Return the number of rows that `Batch.padded` makes of `count`."""
+    step = max(8, (1 << max(0, (count - 1).bit_length() - 1)) // sizes)
+    return -(-count // step) * step
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -400,27 +400,34 @@ class OnPolicyLearner:
         epoch; nothing for an empty batch. On a device all epochs of a whole batch come together, since reading numbers
         means waiting and nothing is decided by them."""
         count, epochs = min(self.config.minibatches, units), self.config.epochs
+        on_gpu = self.placement.device != "cpu" or self.placement.graphs is not None
         if count < 2:
             whole = list(self.model.prepare(rows, None)) * count
-            on_gpu = self.placement.device != "cpu" or self.placement.graphs is not None
             together = on_gpu and self.config.kl_limit is None
             yield from [(epochs, whole * epochs)] * count if together else [(1, whole)] * (epochs * count)
             return
-        if self.placement.device == "cpu" or self.model.memory or self.in_groups:
+        if not on_gpu or self.model.memory or self.in_groups:
             rng = self.shuffler()
             for _ in range(epochs):
                 yield 1, self.model.prepare(rows, np.array_split(rng.permutation(units), count))
             return
-        device = self.placement.torch
-        if not self._from_block:  # in the order in which a CPU would take them
-            rng = self.shuffler()
-            for _ in range(epochs):
-                yield 1, self.model.prepare(rows, to_device(rng.permutation(units), device).tensor_split(count))
+        orders = self._orders(units, epochs)
+        whole_update = self.model.prepare_epochs(rows, orders, count) if isinstance(self.model, TorchModel) else None
+        if whole_update is not None:
+            yield epochs, [whole_update]
             return
-        there = generator_on(device, seeding.key(self._seed, "on-policy", "shuffle", *self._stream))
-        for _ in range(epochs):
-            order = torch.randperm(units, generator=there, device=device)
+        for order in orders.unbind(0):
             yield 1, self.model.prepare(rows, order.tensor_split(count))
+
+    def _orders(self, units: int, epochs: int) -> Tensor:
+        """Return int64[epochs, units] on the device, the order of the units in each epoch: the one in which a CPU would take them, or drawn
+        where they were played."""
+        device = self.placement.torch
+        if not self._from_block:
+            rng = self.shuffler()
+            return to_device(np.stack([rng.permutation(units) for _ in range(epochs)]), device)
+        there = generator_on(device, seeding.key(self._seed, "on-policy", "shuffle", *self._stream))
+        return torch.stack([torch.randperm(units, generator=there, device=device) for _ in range(epochs)])
 
     # ------------------------------------------------------------------------------------------ on a device
 
