@@ -29,7 +29,7 @@ class FakeGraphs:
     def __init__(self) -> None:
         self.runs: list[int] = []
 
-    def captured(self, step: Callable[[], Any], device: torch.device, pool: Any) -> tuple[Any, Callable[[], None]]:
+    def capture(self, step: Callable[[], Any], device: torch.device, pool: Any) -> tuple[Any, Callable[[], None]]:
         """Return (where the step answers, what runs it again)."""
         del device, pool
         number, answer = len(self.runs), step()
@@ -38,8 +38,8 @@ class FakeGraphs:
         def replay() -> None:
             self.runs[number] += 1
             if self.runs[number] > 1:
-                for kept, new in zip(tensors_in(answer), tensors_in(step()), strict=True):
+                for tensor, new in zip(tensors_in(answer), tensors_in(step()), strict=True):
                     assert not new.requires_grad
-                    kept.copy_(new)
+                    tensor.copy_(new)
 
         return answer, replay

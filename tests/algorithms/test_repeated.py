@@ -25,7 +25,7 @@ CPU = torch.device("cpu")
 def kept(monkeypatch):
     """How often each graph ran."""
     fake = FakeGraphs()
-    monkeypatch.setattr(device, "captured", fake.captured)
+    monkeypatch.setattr(device, "captured", fake.capture)
     monkeypatch.setattr(device, "repeats", lambda place: True)
     return fake.runs
 

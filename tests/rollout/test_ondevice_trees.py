@@ -232,7 +232,7 @@ def test_a_graph_is_run_with_what_changed(monkeypatch: pytest.MonkeyPatch) -> No
 
     plain = played(each=False)
     fake = FakeGraphs()
-    monkeypatch.setattr(device, "captured", fake.captured)
+    monkeypatch.setattr(device, "captured", fake.capture)
     monkeypatch.setattr(ondevice_trees, "repeats", lambda place: True)
     assert played(each=False) == plain
     # each of the first two tasks runs twice as it is and is captured; the third is as the first, with two opponents more

@@ -212,7 +212,7 @@ class TorchModel(Model):
         return StepStats(scalars, norm, bool(stopped), wrong)
 
     def _gradient_steps(self, batch: Batch, rate: float, coefficients: Sequence[float], times: int) -> None:
-        """Run so many whole steps of a single rank on the same rows."""
+        """Run whole steps of a single rank on the same rows, `times` of them."""
         for _ in range(times):
             self._fill(batch, coefficients)
             self._move(self.parameters.grad[self.parameters.size :].clone(), rate)

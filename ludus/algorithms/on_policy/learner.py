@@ -23,7 +23,6 @@ from ludus.algorithms.on_policy.autograd_model import TorchModel
 from ludus.algorithms.on_policy.batch import Batch
 from ludus.algorithms.on_policy.config import PolicyGradient, needs_autograd
 from ludus.algorithms.on_policy.experience import ExperienceBuilder
-from ludus.algorithms.on_policy.kept_models import take_over
 from ludus.algorithms.on_policy.model import (
     METRICS,
     ActionBatch,
@@ -33,6 +32,7 @@ from ludus.algorithms.on_policy.model import (
     StepStats,
     fresh_seed,
 )
+from ludus.algorithms.on_policy.model_reuse import reuse_model
 from ludus.algorithms.on_policy.ondevice.learning import OnDeviceBatcher, on_device_unsupported_reason
 from ludus.backend.device import generator_on, scalars_to_host, to_device, to_numpy
 from ludus.backend.mlp import Layout
@@ -277,7 +277,7 @@ class OnPolicyLearner:
     empties_tables = True  # whether each round's one batch is everything that its table holds
 
     def __init__(self, config: OnPolicyConfig, model: Model, context: LearnerContext) -> None:
-        model = take_over(self, model, context)
+        model = reuse_model(self, model, context)
         self.config, self.model, self.spec, self._context = config, model, model.spec, context
         self.placement = model.placement
         self._items = self.makes_items(config, model, context)

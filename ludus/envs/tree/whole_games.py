@@ -36,7 +36,7 @@ class Games(NamedTuple):
     """E whole games, K moves each at most.
 
     Attributes:
-        node: int64[K + 1, E], where each is after so many moves of players and chance; a game that is over stays.
+        node: int64[K + 1, E], where each is after k moves of players and chance; a game that is over stays.
         move: int64[K, E], which child each move took.
     """
 

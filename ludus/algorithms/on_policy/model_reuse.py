@@ -1,5 +1,5 @@
 """Models whose steps are CUDA graphs, from learner to learner: a graph belongs to the memory that it was captured with, and to capture the
-steps of one response takes longer than to make them. So a learner takes over the model of one that is gone, with all its state its own."""
+steps of one response takes longer than to make them. So a learner gets the model of one that is gone, with its own state in it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ludus.algorithms.on_policy.model import Model
 from ludus.core.types import EnvSpec
 
 _MOST = 4
-"""Models that are kept: those that were released last. Both players' learners of a population may learn at the same time."""
+"""Idle models in memory, the newest ones: both players' learners may learn at the same time."""
 
 
 class _Form(NamedTuple):
@@ -25,38 +25,39 @@ class _Form(NamedTuple):
     shapes: tuple[tuple[str, tuple[int, ...]], ...]
 
 
-class _Kept(NamedTuple):
+class _IdleModel(NamedTuple):
     form: _Form
     env: EnvSpec
     model: TorchModel
 
 
-_kept: list[_Kept] = []
+_idle: list[_IdleModel] = []
 
 
-def take_over(learner: object, model: Model, context: LearnerContext) -> Model:
-    """Return the model that a learner shall train: one of the same form that nobody trains any more, with the state of this one; or this.
+def reuse_model(learner: object, model: Model, context: LearnerContext) -> Model:
+    """Return the model that a learner shall train: an idle one of the same form, with the state of this
+    one; or this.
 
     Args:
-        learner: When it is gone, its model is kept for another.
+        learner: When it is gone, its model is idle.
         model: A fresh one.
         context: Of the learner.
     """
     if not isinstance(model, TorchModel) or not model.uses_cuda_graph or context.diversity is not None:
         return model
     form = _form_of(model, context)
-    place = next((k for k, kept in enumerate(_kept) if kept.form == form and kept.env is context.env), None)
+    place = next((k for k, other in enumerate(_idle) if other.form == form and other.env is context.env), None)
     if place is not None:
-        kept = _kept.pop(place).model
-        kept.load_state_dict(model.state_dict())
-        model = kept
-    weakref.finalize(learner, _release, _Kept(form, context.env, model)).atexit = False
+        other = _idle.pop(place).model
+        other.load_state_dict(model.state_dict())
+        model = other
+    weakref.finalize(learner, _release, _IdleModel(form, context.env, model)).atexit = False
     return model
 
 
-def _release(kept: _Kept) -> None:
-    _kept.append(kept)
-    del _kept[:-_MOST]
+def _release(model: _IdleModel) -> None:
+    _idle.append(model)
+    del _idle[:-_MOST]
 
 
 def _form_of(model: TorchModel, context: LearnerContext) -> _Form:

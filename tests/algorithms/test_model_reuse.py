@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ludus.algorithms.on_policy import kept_models
+from ludus.algorithms.on_policy import model_reuse
 from ludus.backend import device
 from ludus.rollout import ondevice_trees
 from ludus.runs.runner import run
@@ -29,10 +29,10 @@ runtime: {environments: device, device: cpu}
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeGraphs:
     graphs = FakeGraphs()
-    monkeypatch.setattr(device, "captured", graphs.captured)
+    monkeypatch.setattr(device, "captured", graphs.capture)
     monkeypatch.setattr(device, "repeats", lambda place: True)
     monkeypatch.setattr(ondevice_trees, "repeats", lambda place: True)
-    monkeypatch.setattr(kept_models, "_kept", [])
+    monkeypatch.setattr(model_reuse, "_idle", [])
     return graphs
 
 
@@ -52,16 +52,16 @@ def test_a_run_is_the_same_with_models_that_are_taken_over(
 ) -> None:
     taken = nash_conv(tmp_path / "taken", change)
     with_graphs = len(fake.runs)
-    assert 0 < len(kept_models._kept) <= 4
-    monkeypatch.setattr(kept_models, "_release", lambda kept: None)
-    monkeypatch.setattr(kept_models, "_kept", [])
+    assert 0 < len(model_reuse._idle) <= 4
+    monkeypatch.setattr(model_reuse, "_release", lambda model: None)
+    monkeypatch.setattr(model_reuse, "_idle", [])
     assert nash_conv(tmp_path / "anew", change) == taken
     assert with_graphs < len(fake.runs) - with_graphs, "each learner captures graphs of its own"
 
 
 def test_another_algorithm_takes_over_nothing(fake: FakeGraphs, tmp_path: Path) -> None:
     nash_conv(tmp_path / "one")
-    (first,) = {kept.form for kept in kept_models._kept if kept.form.seats == (0,)}
+    (first,) = {model.form for model in model_reuse._idle if model.form.seats == (0,)}
     nash_conv(tmp_path / "other", "algorithm.clip=0.1")
-    assert first in {kept.form for kept in kept_models._kept}, "nobody has it"
-    assert len({kept.form for kept in kept_models._kept}) == len(kept_models._kept) <= 4
+    assert first in {model.form for model in model_reuse._idle}, "it is idle"
+    assert len({model.form for model in model_reuse._idle}) == len(model_reuse._idle) <= 4
