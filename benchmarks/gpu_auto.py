@@ -11,11 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from benchmarks.gpu_options import Measure, Options, contestant, median_seconds
 from benchmarks.harness import Bar, Contestant, Medians
+
+if TYPE_CHECKING:
+    from ludus.backend.device import CostKind
 
 LEARNING = (
     (64, 1024),
@@ -68,7 +72,7 @@ def learning(options: Options) -> Mapping[str, float]:
             seconds[place] = median_seconds(partial(learner.update, sample), orders=2 if options.small else 5)
         size = multiplications(weight.shape for weight in learner.weights().values())
         name = f"{width}x{width}, {rows} rows: {size * rows} multiplications"
-        found.append((name, seconds["cpu"] / seconds["gpu"], _gives(size, rows)))
+        found.append((name, seconds["cpu"] / seconds["gpu"], _gives(size, rows, "graph")))
     return _figures(found)
 
 
@@ -99,7 +103,7 @@ def acting(options: Options) -> Mapping[str, float]:
             seconds[place] = median_seconds(act, orders=2 if options.small else 30)
         size: int = policy.multiplications  # type: ignore[attr-defined]
         name = f"{width}x{width}, {rows} rows: {size * rows} multiplications"
-        found.append((name, seconds["cpu"] / seconds["gpu"], _gives(size, rows)))
+        found.append((name, seconds["cpu"] / seconds["gpu"], _gives(size, rows, "acting")))
     return _figures(found)
 
 
@@ -124,12 +128,14 @@ def trees(options: Options) -> Mapping[str, float]:
     return _figures(found)
 
 
-def _gives(size: int, rows: int) -> bool:
+def _gives(size: int, rows: int, kind: CostKind) -> bool:
     """Whether auto takes the GPU for so many multiplications of a row."""
     from ludus.backend.device import UpdateCost, resolve_placement
     from ludus.core.types import DeviceChoice
 
-    return resolve_placement(DeviceChoice("auto"), UpdateCost(size, rows, has_cpu_kernel=True)).device != "cpu"
+    return (
+        resolve_placement(DeviceChoice("auto"), UpdateCost(size, rows, has_cpu_kernel=True, kind=kind)).device != "cpu"
+    )
 
 
 def _figures(found: Sequence[tuple[str, float, bool]]) -> Mapping[str, float]:

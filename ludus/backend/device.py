@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import lru_cache
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, Protocol, TypeVar, cast, runtime_checkable
 
 import numpy as np
 
@@ -35,12 +35,19 @@ _Answer = TypeVar("_Answer")
 _FORM = re.compile(r"auto|cpu|cuda(:\d+)?")
 _OTHERS = ("mps", "xpu", "xla", "hpu", "mtia", "npu", "vulkan", "opencl", "directml", "rocm", "gpu")
 _ROCM = "AMD's GPUs are called cuda, too, by a torch that was built for ROCm."
-_WORTH = 5e7
-"""Multiplications of a forward pass over one step's rows from which a GPU is faster than one core's written passes. Measured on an H200
-(`benchmarks.gpu_auto`): steps of PPO cross between 2e7 and 8e7, and answers of a policy at 1e7, which at 2e7 gain a fifth."""
+CostKind = Literal["graph", "step", "acting"]
+"""What is computed: a learner's step that a GPU repeats as a CUDA graph, one whose kernels are launched one by one, a policy's answers."""
 
+WORTH: Mapping[CostKind, float] = {"graph": 4e6, "step": 5e7, "acting": 2e7}
+"""Multiplications of a forward pass over all rows from which `auto` takes a GPU, not one core's CPU kernels. Of one H200, to be measured
+again by `benchmarks.gpu_auto`: PPO's steps as graphs were 2.4 times as fast as a core at 6.7e6 multiplications, 3.6 times at 2.2e7 and
+7.1 times at 2.7e7 (28 November 2026); in proportion, 1.5 times at 4e6. Before graphs, steps were as fast between 2e7 and 8e7; answers were
+at 1e7, and a fifth faster at 2e7 (27 November 2026)."""
 
-AUTO = f"a GPU, where there is one, for steps of {_WORTH:.0e} multiplications or more; else the CPU"
+AUTO = (
+    f"a GPU, where there is one, for steps of {WORTH['graph']:.0e} multiplications or more ({WORTH['step']:.0e} where they "
+    f"are not CUDA graphs), and for answers of {WORTH['acting']:.0e}; else the CPU"
+)
 """What device: auto means, in words."""
 
 
@@ -58,14 +65,16 @@ def parse_device(value: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class UpdateCost:
-    """One step of a learner. multiplications: of a forward pass over one row. rows: of a step. has_cpu_kernel: whether CPU
-    kernels compute it; if not, `no_kernel_reason` says why. no_compile_reason: why torch does not compile its steps; "" if it can."""
+    """One step of a learner, or answers of a policy. multiplications: of a forward pass over one row. rows: at a time. has_cpu_kernel:
+    whether CPU kernels compute it; if not, `no_kernel_reason` says why. no_compile_reason: why torch does not compile its steps; "" if it
+    can. kind: which of `WORTH` applies."""
 
     multiplications: int
     rows: int
     has_cpu_kernel: bool
     no_kernel_reason: str = ""
     no_compile_reason: str = "its steps are no single function"
+    kind: CostKind = "step"
 
 
 def multiplications(shapes: Iterable[Sequence[int]]) -> int:
@@ -190,14 +199,16 @@ def resolve_placement(choice: DeviceChoice, work: UpdateCost) -> Placement:
     return Placement(device, written, choice.precision, why, compiler, Graphs() if repeats(device) else None)
 
 
+_EACH: Mapping[CostKind, str] = {"graph": "a step", "step": "a step", "acting": "for all answers of a step"}
+
+
 def _device(choice: DeviceChoice, work: UpdateCost) -> tuple[str, str]:
     if choice.device == "auto":
         if not gpu_count():
             return "cpu", "there is no GPU"
         size = work.multiplications * work.rows
-        if size < _WORTH:
-            return "cpu", f"{size:.2g} multiplications a step are too few for a GPU (from {_WORTH:.0g})"
-        return "cuda:0", f"{size:.2g} multiplications a step"
+        counted, worth = f"{size:.2g} multiplications {_EACH[work.kind]}", WORTH[work.kind]
+        return ("cpu", f"{counted} are too few for a GPU (from {worth:.0g})") if size < worth else ("cuda:0", counted)
     if choice.device.startswith("cuda"):
         return require_gpu(choice.device), "as asked for"
     return choice.device, "as asked for"

@@ -17,8 +17,8 @@ from ludus.envs.tree.sweeps import first_alike
 from ludus.policies.base import Policy
 
 _WORTH = 200_000
-"""Merged terminals from which a GPU sums a single profile faster than one core's compiled sweeps. On an H200 (`benchmarks.gpu_auto`): 0.7
-times as fast with 147,420, 3.2 times with 493,608. Batches of policies are worth it earlier."""
+"""Merged terminals from which a GPU sums a single profile faster than one core's compiled sweeps. On one H200, to be measured again by
+`benchmarks.gpu_auto`: 0.7 times as fast with 147,420, 3.2 times with 493,608 (27 November 2026). Batches of policies gain earlier."""
 
 
 def refuse_device(device: str) -> None:

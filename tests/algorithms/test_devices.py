@@ -48,6 +48,30 @@ LITTLE, LARGE = (
             "cpu (CPU kernels): 3.8e+06 multiplications a step are too few for a GPU",
         ),
         (DeviceChoice("auto"), LARGE, 1, "cuda:0 (torch): 4.1e+09 multiplications a step"),
+        (
+            DeviceChoice("auto"),
+            replace(LITTLE, rows=1024),
+            1,
+            "cpu (CPU kernels): 5.1e+06 multiplications a step are too few",
+        ),
+        (
+            DeviceChoice("auto"),
+            replace(LITTLE, rows=1024, kind="graph"),
+            1,
+            "cuda:0 (torch): 5.1e+06 multiplications a step",
+        ),
+        (
+            DeviceChoice("auto"),
+            replace(LITTLE, rows=1024, kind="acting"),
+            1,
+            "cpu (CPU kernels): 5.1e+06 multiplications for all answers of a step are too few for a GPU (from 2e+07)",
+        ),
+        (
+            DeviceChoice("auto"),
+            replace(LITTLE, rows=8192, kind="acting"),
+            1,
+            "cuda:0 (torch): 4.1e+07 multiplications for all",
+        ),
         (DeviceChoice("cuda"), LITTLE, 2, "cuda:0 (torch): as asked for"),
         (DeviceChoice("cuda:1"), LITTLE, 2, "cuda:1 (torch): as asked for"),
         (DeviceChoice("cpu", written=False), LITTLE, 2, "cpu (torch): as asked for"),
@@ -364,6 +388,19 @@ def test_a_step_of_an_enumerated_game_counts_for_its_states(monkeypatch):
     for batch in (750, 1_000_000):
         learner = PPO(batch=batch).learner(LearnerContext(env, (0,), 0, device=DeviceChoice("auto")))
         assert str(learner.placement).startswith("cpu (CPU kernels): 2.9e+06 multiplications a step are too few")
+
+
+GRAPHS = ["ppo", "ppo, separate, vtrace", "a2c", "mmd", "dqn", "dqn, dueling", "sac", "ddpg, twin"]
+LAUNCHES = ["ppo, gru", "ppo, by agent", "dqn, by agent", "vmpo", "happo", "r2d2", "mpo", "nfsp"]
+
+
+@pytest.mark.parametrize("name", GRAPHS + LAUNCHES)
+def test_auto_knows_whose_steps_are_graphs(name, request, monkeypatch):
+    """They are worth a GPU much earlier than steps whose kernels are launched one by one."""
+    monkeypatch.setattr(device, "gpu_count", lambda: 1)
+    why = Case(name, request).learner(DeviceChoice("auto")).placement.why
+    least = "4e+06" if name in GRAPHS else "5e+07"
+    assert f"too few for a GPU (from {least})" in why
 
 
 def test_weights_leave_a_device_together(request):

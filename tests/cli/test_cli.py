@@ -166,7 +166,9 @@ def test_config_prints_the_scenario_and_where_it_learns(
     assert parse_scenario(text, [], source="here") == scenario
     plays, rule, place = text.splitlines()[-3:]
     assert plays == "# plays in this process"
-    assert rule.startswith("# device auto: a GPU, where there is one, for steps of 5e+07 multiplications or more")
+    assert rule.startswith(
+        "# device auto: a GPU, where there is one, for steps of 4e+06 multiplications or more (5e+07 where"
+    )
     assert place == "# learns on cpu (CPU kernels): there is no GPU"
 
 

@@ -220,10 +220,17 @@ def test_a_server_asks_where_each_group_computes(name):
 
 @pytest.mark.parametrize(
     ("asked", "width", "expected"),
-    [("auto", 8, None), ("auto", 128, "cuda:0"), ("cuda:1", 8, "cuda:1"), ("cpu", 128, None), ("meta", 8, "meta")],
+    [
+        ("auto", 8, None),
+        ("auto", 48, None),
+        ("auto", 64, "cuda:0"),
+        ("cuda:1", 8, "cuda:1"),
+        ("cpu", 128, None),
+        ("meta", 8, "meta"),
+    ],
 )
 def test_small_networks_stay_where_they_are_faster(asked, width, expected, monkeypatch):
-    """Of 7 × 128, 128 × 128 and 128 × 6 multiplications a row, and 4,096 rows, 7e7; from 5e7 on, a GPU takes them."""
+    """Of 7 × 64, 64 × 64 and 64 × 6 multiplications a row, and 4,096 rows, 2.01e7; from 2e7 on, a GPU takes them."""
     monkeypatch.setattr(device, "gpu_count", lambda: 2)
     spec = critic(body=body_config(hidden=(width, width)))
     policy = build_policy(spec, weights_of(spec, np.random.default_rng(0)))

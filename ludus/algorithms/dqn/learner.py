@@ -34,6 +34,7 @@ from ludus.algorithms.dqn.losses import (
 from ludus.backend.device import LazyRows, Placement, UpdateCost, gather_rows, resolve_placement, to_device, to_numpy
 from ludus.backend.mlp import Layout, as_rows
 from ludus.backend.network import GuardedAdam, OptimizerStepResult, finite, multiplications
+from ludus.backend.ranks import RankGroup
 from ludus.core import seeding
 from ludus.core.errors import TrainingError
 from ludus.core.types import Array, Metrics, PolicySpec, State, Weights
@@ -253,9 +254,15 @@ def make_learner(config: DQN, context: LearnerContext, start: Weights | None = N
         has_cpu_kernel=not reason,
         no_kernel_reason=reason,
         no_compile_reason="",
+        kind="graph" if _captures(spec, context.ranks) else "step",
     )
     placement = resolve_placement(context.device, work)
     return (KernelDQNLearner if placement.written else TorchDQNLearner)(config, context, spec, network, placement)
+
+
+def _captures(spec: PolicySpec, ranks: RankGroup) -> bool:
+    """Return whether a GPU repeats steps of such a network as CUDA graphs."""
+    return ranks.size == 1 and "agents" not in spec.config
 
 
 def why_not_cpu_kernel(config: DQN, spec: PolicySpec) -> str:
@@ -448,7 +455,7 @@ class TorchDQNLearner(DQNLearner):
 
     @property
     def _uses_cuda_graph(self) -> bool:
-        return self.placement.graphs is not None and self.ranks.size == 1 and "agents" not in self.spec.config
+        return self.placement.graphs is not None and _captures(self.spec, self.ranks)
 
     @cached_property
     def _whole(self) -> Callable[[TorchDQNLearner, _StepInputs, int, float], tuple[_StepResult, Tensor]]:

@@ -186,7 +186,14 @@ class OffPolicyLearner(ReplayLearner):
         self.settle(
             resolve_placement(
                 context.device,
-                UpdateCost(work, self.config.batch, written, "" if written else why, no_compile_reason=""),
+                UpdateCost(
+                    work,
+                    self.config.batch,
+                    written,
+                    "" if written else why,
+                    no_compile_reason="",
+                    kind="graph" if self.cuda_graph_safe and context.ranks.size == 1 else "step",
+                ),
             )
         )
         parts = ([self.layout], [critic] * critics) if self.placement.written and self.layout else ([], [])

@@ -88,12 +88,14 @@ class TorchModel(Model):
         no_compile_reason = (
             "it remembers, and its sequences have many lengths" if self.memory else self.no_compile_reason
         )
+        whole = self.cuda_graph_safe and self.mean_reducible and not no_compile_reason
         work = UpdateCost(
             multiplications(module),
             config.step_rows,
             has_cpu_kernel=False,
             no_kernel_reason=no_kernel_reason,
             no_compile_reason=no_compile_reason,
+            kind="graph" if whole and context.ranks.size == 1 else "step",
         )
         self.placement = resolve_placement(context.device, work)
         self._fixed = self.mean_reducible and not no_compile_reason  # its means can leave rows out

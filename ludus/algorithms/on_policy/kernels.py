@@ -366,7 +366,8 @@ def kernel_placement(config: KernelOptions, spec: PolicySpec, context: LearnerCo
     if game is not None:  # kernels compute each state once, however many rows are in it
         states = information_state_ids(game, context.seats)
         rows = min(rows, int(states.stop - states.start))
-    return resolve_placement(context.device, UpdateCost(size, rows, has_cpu_kernel=True))
+    work = UpdateCost(size, rows, has_cpu_kernel=True, kind="graph" if context.ranks.size == 1 else "step")
+    return resolve_placement(context.device, work)
 
 
 class KernelModel(Model):

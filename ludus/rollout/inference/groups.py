@@ -331,7 +331,8 @@ def acting_placement(policy: Policy, device: DeviceChoice, rows: int) -> Placeme
     if not size:
         return None
     # A precision of GPUs is refused on a CPU, where these may stay while learners do not.
-    place = resolve_placement(replace(device, precision="float32"), UpdateCost(size, rows, has_cpu_kernel=True))
+    work = UpdateCost(size, rows, has_cpu_kernel=True, kind="acting")
+    place = resolve_placement(replace(device, precision="float32"), work)
     return None if place.device == "cpu" and device.written else replace(place, precision=device.precision)
 
 
