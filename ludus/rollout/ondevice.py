@@ -551,10 +551,12 @@ class EpisodeRecords:
             count: How many there are.
         """
         envs = len(self.seat)
-        records = self.rows.flatten(0, 1)
-        where = placed_where(records[:, 0] > 0, count)
-        places = torch.stack([where % envs, self.seat[where % envs]], 1).double()
-        rows = to_numpy(torch.cat([places, records[where, 1:]], 1))
+        rows = np.zeros((0, 1 + self.rows.shape[2]))
+        if count:
+            records = self.rows.flatten(0, 1)
+            where = placed_where(records[:, 0] > 0, count)
+            places = torch.stack([where % envs, self.seat[where % envs]], 1).double()
+            rows = to_numpy(torch.cat([places, records[where, 1:]], 1))
         environment, seat, terminated, length, episode = (rows[:, k].astype(np.int64) for k in range(5))
         index = first + episode * envs + environment
         order = np.argsort(index, kind="stable")

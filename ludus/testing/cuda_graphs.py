@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
-__all__ = ["FakeGraphs", "tensors_in"]
+__all__ = ["FakeGraphs", "LaunchCounter", "tensors_in"]
 
 
 def tensors_in(value: Any) -> list[torch.Tensor]:
@@ -43,3 +44,38 @@ class FakeGraphs:
                     tensor.copy_(new)
 
         return answer, replay
+
+
+_VIEWS = {
+    *(
+        "alias",
+        "as_strided",
+        "detach",
+        "diagonal",
+        "expand",
+        "permute",
+        "select",
+        "slice",
+        "split",
+        "split_with_sizes",
+        "squeeze",
+    ),
+    *("t", "transpose", "unbind", "unsqueeze", "view", "_unsafe_view", "_reshape_alias", "lift_fresh", "unfold"),
+}
+
+
+class LaunchCounter(TorchDispatchMode):
+    """Counts the operations of torch that make a GPU do something inside the context; a graph that runs is not among them.
+
+    Attributes:
+        launches: How many there were.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.launches = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.__name__.partition(".")[0]
+        self.launches += name not in _VIEWS
+        return func(*args, **(kwargs or {}))

@@ -17,7 +17,7 @@ from ludus.rollout.base import Rollout, RolloutRequest
 from ludus.rollout.ondevice import SeatAssignment
 from ludus.rollout.ondevice_trees import Form, TreePlay, TreeRollouts
 from ludus.rollout.ondevice_trees import Tables as Tables_
-from ludus.testing.cuda_graphs import FakeGraphs
+from ludus.testing.cuda_graphs import FakeGraphs, LaunchCounter
 
 CPU = torch.device("cpu")
 LEARNER, ONE, OTHER = PolicyRef(0, "0-1", 1), PolicyRef(0, "one"), PolicyRef(0, "other")
@@ -237,6 +237,30 @@ def test_a_graph_is_run_with_what_changed(monkeypatch: pytest.MonkeyPatch) -> No
     assert played(each=False) == plain
     # each of the first two tasks runs twice as it is and is captured; the third is as the first, with two opponents more
     assert fake.runs == [6, 2]
+
+
+def test_a_rollout_is_few_operations_and_by_a_graph_hardly_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of Leduc poker, whose longest games have eight decisions: without graphs some 375 operations; two for a decision with one."""
+
+    def launches() -> int:
+        env = tree_env(LEDUC, 64)
+        tables = Tables(env, (0,))
+        play = TreePlay(TreeRollouts(env), tables, tables)
+        for number in range(4):
+            with LaunchCounter() as counter:
+                play.play(request_of(2, (0,), 64, number))
+        return counter.launches
+
+    assert 300 < launches() < 400
+    fake = FakeGraphs()
+
+    def captured(*given: Any) -> Any:
+        answer, _ = fake.capture(*given)
+        return answer, lambda: None
+
+    monkeypatch.setattr(device, "captured", captured)
+    monkeypatch.setattr(ondevice_trees, "repeats", lambda place: True)
+    assert launches() <= 3, "and the graph"
 
 
 def test_nothing_is_read_back_from_the_device() -> None:
