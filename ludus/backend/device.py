@@ -589,7 +589,11 @@ def scalars_to_host(numbers: Sequence[torch.Tensor]) -> list[float]:
     """Return the values of scalars of one device, read in one transfer."""
     import torch
 
-    packed = torch.stack([number.detach().double() for number in numbers])
+    packed = torch.stack(
+        [number.detach() for number in numbers]
+        if all(number.dtype in (torch.float32, torch.bool) for number in numbers)  # which float32 holds
+        else [number.detach().double() for number in numbers]
+    )
     return [0.0] * len(packed) if packed.device.type == "meta" else list(packed.tolist())
 
 

@@ -137,12 +137,15 @@ class TorchModel(Model):
         return ()
 
     def snapshot(self) -> Any:
-        state = self.parameters.module.state_dict()
-        return {name: tensor.clone() for name, tensor in state.items()}, self.adam.snapshot()
+        buffers = {name: buffer.clone() for name, buffer in self.parameters.module.named_buffers()}
+        return self.parameters.values.clone(), buffers, self.adam.snapshot()
 
     def restore(self, snapshot: Any) -> None:
-        self.parameters.module.load_state_dict(snapshot[0])
-        self.adam.restore(snapshot[1])
+        values, buffers, adam = snapshot
+        self.parameters.values.copy_(values)
+        for name, buffer in self.parameters.module.named_buffers():
+            buffer.copy_(buffers[name])
+        self.adam.restore(adam)
 
     @contextmanager
     def at(self, parameters: Tensor | None) -> Iterator[None]:
