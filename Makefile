@@ -24,7 +24,7 @@ help:
 	@echo "make test-slow   the slow tests"
 	@echo "make test-long   the long ones, which CI leaves out: learning gates, games of packages one by one, repeated kills"
 	@echo "make test-noise  the fast tests under deliberate rounding noise; NOISE=2 is another seed (docs/guides/reproduce.md)"
-	@echo "make test-gpu    what can only be seen on a card"
+	@echo "make test-gpu    what can only be seen on a GPU"
 	@echo "make search      the property tests, with examples that were not tried before"
 	@echo "make wheel-check build a wheel, install it into an empty environment, train there; sizes and seconds"
 	@echo "make traces      whether this tree computes the same numbers as commit BASE=COMMIT; ONLY=\"ppo dqn\" for some (docs/contributing/rename.md)"

@@ -291,6 +291,7 @@ def _updates(kind: str, order: Callable[[], object], options: Options) -> Mappin
 # Who is measured, and what is wanted.
 
 NAMES = {"dqn": "DQN 256 × 256, batch 64", "sac": "SAC 256 × 256, batch 256"}
+OF_LIMIT = {"dqn": ">= 0.85", "sac": ">= 0.7"}
 
 KINDS: Mapping[str, Measure] = {
     "frames": frames,
@@ -328,7 +329,7 @@ def bars(*, gpu: bool) -> tuple[Bar, ...]:
     return (
         Bar("PPO, Nature CNN, bf16, of the limit", ">= 0.85", share, unit="x", quick=gpu),
         *(
-            Bar(f"{name}, of the limit", ">= 0.7", beside(kind, f"{name}, limit"), unit="x", quick=gpu)
+            Bar(f"{name}, of the limit", OF_LIMIT[kind], beside(kind, f"{name}, limit"), unit="x", quick=gpu)
             for kind, name in NAMES.items()
         ),
         *(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, Protocol
 
-from benchmarks.harness import Bar, Contestant
+from benchmarks.harness import Bar, Contestant, Medians, Missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,15 @@ class Part(Protocol):
     def contestants(self, device: str) -> tuple[Contestant, ...]: ...
 
     def bars(self, *, gpu: bool) -> tuple[Bar, ...]: ...
+
+
+def unbuilt(name: str, wanted: str, why: str, *, unit: str = "") -> Bar:
+    """A bar that nothing is measured for yet, and why."""
+
+    def value(_: Medians) -> float:
+        raise Missing(why)
+
+    return Bar(name, wanted, value, unit=unit, why=why)
 
 
 def contestant(name: str, kind: str, device: str, **more: Any) -> Contestant:

@@ -1,30 +1,22 @@
-"""Whole games where they are learned from: Leduc poker played, and learned by mirror descent and by PPO, without a row in host memory; and
-the preset `leduc` there, beside the same preset on one core.
+"""Whole games where they are learned from: Leduc poker played, and learned by mirror descent and by PPO, without a row in host memory.
 
-`learns` is one learner in self-play that plays all seats. A decision counts once it was learned from; the clock runs through playing and
-learning, and what is read back of each round. `preset` is a whole run as a user's, database and policy files included, but for the report,
-on a clock that starts after a smaller run. Its updates there are fewer and larger (`THERE`): a GPU's step costs the same for some hundred
-decisions as for some ten thousand.
+One learner in self-play plays all seats. A decision counts once it was learned from; the clock runs through playing and learning, and what
+is read back of each round.
 """
 
 from __future__ import annotations
 
-import tempfile
-import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.gpu_options import Measure, Options, contestant, median_seconds
-from benchmarks.harness import Bar, Contestant, Medians
+from benchmarks.harness import Bar, Contestant
 
 if TYPE_CHECKING:
     from ludus.core.types import PolicyRef
     from ludus.policies.base import Policy
 
-DECISIONS, SECONDS, NASH_CONV = "decisions per second", "seconds", "nash_conv"
-THERE = ("algorithm.batch=1500", "algorithm.epochs=10")
-"""Settings of the preset on a GPU."""
+DECISIONS = "decisions per second"
 
 
 def mmd(options: Options) -> Mapping[str, float]:
@@ -83,60 +75,18 @@ def _nobody(ref: PolicyRef) -> Policy:
     raise AssertionError(ref)
 
 
-def preset(options: Options) -> Mapping[str, float]:
-    """Seconds of the preset there, and what it comes to."""
-    return _preset(options, "runtime.environments=device", f"runtime.device={options.device}", *THERE)
-
-
-def preset_here(options: Options) -> Mapping[str, float]:
-    """On one core, as it stands."""
-    return _preset(options, "runtime.device=cpu")
-
-
-def _preset(options: Options, *settings: str) -> Mapping[str, float]:
-    from ludus.runs.runner import run
-    from ludus.runs.scenario_files import load_scenario
-
-    tiny = ["generations=1", "response={episodes: 3000}"]
-    with tempfile.TemporaryDirectory() as folder:
-        warm_up = load_scenario("leduc", [*settings, *tiny], options.seed)
-        run(warm_up, run_dir=Path(folder) / "warm-up", report=False)
-        scenario = load_scenario("leduc", [*settings, *(tiny if options.small else [])], options.seed)
-        begun = time.perf_counter()
-        result = run(scenario, run_dir=Path(folder) / "run", report=False)
-        return {SECONDS: time.perf_counter() - begun, NASH_CONV: result.nash_conv[-1]}
-
-
-KINDS: Mapping[str, Measure] = {
-    "resident_mmd": mmd,
-    "resident_ppo": ppo,
-    "resident_preset": preset,
-    "preset_here": preset_here,
-}
-SEEDS = (4, 5, 6, 7, 8)  # none that THERE was chosen by
+KINDS: Mapping[str, Measure] = {"resident_mmd": mmd, "resident_ppo": ppo}
 MMD_THERE, PPO_THERE = "Leduc, mirror descent, learning included", "Leduc, PPO, learning included"
-PRESET, PRESET_HERE = "preset leduc, played there", "preset leduc, one core"
 
 
 def contestants(device: str) -> tuple[Contestant, ...]:
     """On this device."""
-    return (
-        contestant(MMD_THERE, "resident_mmd", device),
-        contestant(PPO_THERE, "resident_ppo", device),
-        contestant(PRESET, "resident_preset", device, seeds=SEEDS),
-        contestant(PRESET_HERE, "preset_here", device, seeds=SEEDS),
-    )
+    return (contestant(MMD_THERE, "resident_mmd", device), contestant(PPO_THERE, "resident_ppo", device))
 
 
 def bars(*, gpu: bool) -> tuple[Bar, ...]:
     """They are a GPU's."""
-
-    def apart(m: Medians) -> float:
-        return m(PRESET, NASH_CONV) / m(PRESET_HERE, NASH_CONV)
-
     return (
         Bar(MMD_THERE, ">= 2e7", lambda m: m(MMD_THERE, DECISIONS), unit="/s", quick=gpu),
         Bar(PPO_THERE, ">= 2e7", lambda m: m(PPO_THERE, DECISIONS), unit="/s", quick=gpu),
-        Bar(PRESET, "<= 8", lambda m: m(PRESET, SECONDS), unit="s", quick=gpu),
-        Bar(f"{PRESET}: NashConv, times one core's", "<= 1.1", apart, unit="x", quick=gpu),
     )

@@ -4,9 +4,9 @@ A benchmark is a module with a `Benchmark`; its contestants (Ludus, peers, bare 
 pinned to one core with one thread. Every repetition goes to `benchmarks/results/NAME.json`; medians are compared; and
 the last lines say, bar by bar, whether what was asked for is reached:
 
-    bar NAME: VALUE (wanted CONDITION) met|short|unjudged [(committed result: PEER of DATE)]
+    bar NAME: VALUE (wanted CONDITION) met|short|unjudged [(committed result: PEER of DATE)|: WHY]
 
-where the end is there if a figure that it needs was not measured in this run.
+where the end is there if a figure that it needs was not measured in this run, or if it is known why there is none.
 
     python -m benchmarks.NAME                 the whole measurement
     python -m benchmarks.NAME --quick         about a minute, slow peers from the committed results
@@ -27,7 +27,7 @@ import statistics
 import subprocess
 import sys
 import venv
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,6 +72,10 @@ class Medians:
             raise Missing(f"no {figure!r} of {contestant!r}")
         return values
 
+    def repetitions(self, contestant: str) -> Sequence[Repetition]:
+        """Every repetition of a contestant."""
+        return self._repetitions[contestant]
+
     def __call__(self, contestant: str, figure: str) -> float:
         """The median; raises `Missing`."""
         return statistics.median(self.values(contestant, figure))
@@ -86,7 +90,7 @@ def ratio(*, slow: str, fast: str, figure: str) -> Callable[[Medians], float]:
 class Bar:
     """Something that was asked for: `value` of the medians compared with `wanted`, such as ">= 150".
 
-    quick: whether the smaller version of `--quick` can judge it.
+    quick: whether the smaller version of `--quick` can judge it. why: why it is not judged, where that is known.
     """
 
     name: str
@@ -94,6 +98,7 @@ class Bar:
     value: Callable[[Medians], float]
     unit: str = ""
     quick: bool = True
+    why: str = ""
 
     def __post_init__(self) -> None:
         _condition(self.wanted)
@@ -106,7 +111,7 @@ class Bar:
             with contextlib.suppress(Missing):
                 value = self.value(medians)
         if not math.isfinite(value):
-            return Outcome(self.name, self.wanted, self.unit, None, "unjudged")
+            return Outcome(self.name, self.wanted, self.unit, None, "unjudged", why=self.why)
         comparison, limit = _condition(self.wanted)
         verdict: Verdict = "met" if comparison(value, limit) else "short"
         carried = tuple(f"{name} of {date}" for name, date in medians.committed.items() if name in medians.read)
@@ -135,7 +140,7 @@ class Benchmark:
         part = args.quick or bool(args.only)
         console = Console(stderr=True)
         measured = {c.name: _seeds(c, quick=args.quick, only=args.only) for c in self.contestants}
-        pythons = {c.name: _interpreter(c, args.peer_python) for c in self.contestants}
+        pythons = {c.name: interpreter(c, args.peer_python) for c in self.contestants}
         absent = [c for c in self.contestants if measured[c.name] and not pythons[c.name].exists()]
         for contestant in absent:
             console.print(
@@ -151,7 +156,7 @@ class Benchmark:
         outcomes = [bar.judge(medians, quick=args.quick) for bar in self.bars]
         path = result_path(self.name, part=part, folder=args.results)
         write(path, name=self.name, quick=args.quick, measured=repetitions, carried=carried, outcomes=outcomes)
-        Console().print(_table(self, {**repetitions, **carried}, carried=set(carried)))
+        Console().print(figures_table(self.name, self.contestants, {**repetitions, **carried}, carried=set(carried)))
         for outcome in outcomes:
             print(outcome.line())
         return 1 if any(r.error and not r.figures for many in repetitions.values() for r in many) else 0
@@ -198,7 +203,7 @@ def _seeds(contestant: Contestant, *, quick: bool, only: Sequence[str]) -> tuple
     return contestant.quick_seeds if quick else contestant.seeds
 
 
-def _interpreter(contestant: Contestant, given: Sequence[str]) -> Path:
+def interpreter(contestant: Contestant, given: Sequence[str]) -> Path:
     """The last fitting `--peer-python`, otherwise the peer's own environment; this interpreter where there is no peer."""
     for entry in reversed(given) if contestant.peer else ():
         peer, found, path = entry.rpartition("=")
@@ -212,9 +217,16 @@ def python_of(peer: str | None) -> Path:
     return PEERS / peer / ".venv" / "bin" / "python" if peer else Path(sys.executable)
 
 
-def _table(benchmark: Benchmark, repetitions: Mapping[str, Sequence[Repetition]], *, carried: set[str]) -> Table:
-    table = Table("contestant", "figure", "median", "least", "most", "runs", title=benchmark.name)
-    for contestant in benchmark.contestants:
+def figures_table(
+    title: str,
+    contestants: Sequence[Contestant],
+    repetitions: Mapping[str, Sequence[Repetition]],
+    *,
+    carried: Collection[str] = (),
+) -> Table:
+    """Every figure of every contestant, with its median and spread."""
+    table = Table("contestant", "figure", "median", "least", "most", "runs", title=title)
+    for contestant in contestants:
         many = repetitions.get(contestant.name, ())
         name = contestant.name + (" (committed)" if contestant.name in carried else "")
         for figure in dict.fromkeys(figure for r in many for figure in r.figures):

@@ -12,11 +12,12 @@ from typing import Any
 
 from scipy.stats import t as student
 
-from benchmarks import football, goofspiel13, hidden_boards, learning, psro_family, smax
+from benchmarks import football, goofspiel13, gpu, hidden_boards, learning, psro_family, smax
 from benchmarks.contestants import Repetition
 from benchmarks.football_cells import CELLS as ACADEMIES
 from benchmarks.goofspiel13_run import METHODS as GOOFSPIEL_METHODS
 from benchmarks.goofspiel13_run import STEPS as GOOFSPIEL_STEPS
+from benchmarks.gpu_store import Store
 from benchmarks.harness import Medians
 from benchmarks.learning_cells import Run, peer_of
 from benchmarks.learning_tasks import TASKS
@@ -140,6 +141,7 @@ def outcomes() -> dict[str, list[Outcome]]:
     return {
         **stored,
         "football": [bar.judge(Medians(own)) for bar in football.bars(list(ACADEMIES))],
+        "gpu": [bar.judge(gpu.medians(Store(RESULTS / "gpu"))) for bar in gpu.bars("cuda")],
         "goofspiel13": [goofspiel13.bar(GOOFSPIEL_STEPS).judge(goofspiel_runs())],
         "hidden_boards": [bar.judge(hidden_board_runs()) for bar in hidden_boards.BARS],
         "learning": [outcome for bars in learning_outcomes().values() for outcome in bars],

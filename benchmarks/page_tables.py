@@ -15,6 +15,7 @@ from benchmarks.harness import Medians, Missing
 from benchmarks.hidden_boards import TITLES as BOARDS
 from benchmarks.learning_tasks import TASKS
 from benchmarks.page_commands import COMMANDS
+from benchmarks.page_gpu import rows as gpu_rows
 from benchmarks.page_results import (
     RESULTS,
     TIMES,
@@ -594,6 +595,11 @@ def exact_sweeps() -> str:
     return f"{table(*rows, right=range(1, 6))}\n\nLoad before, of other work: {load} on two cores."
 
 
+def gpu() -> str:
+    """Return the bars of `benchmarks.gpu`, as stored or as measured before results were stored."""
+    return table(*gpu_rows(), right=(2,))
+
+
 def chaos() -> str:
     """Return what became of each harm, and how often each promise was checked."""
     found = document("chaos")
@@ -685,6 +691,7 @@ BLOCKS: Sequence[Callable[[], str]] = (
     two_cores,
     exact_sweeps,
     chaos,
+    gpu,
     replay,
     soak,
     commands,

@@ -25,7 +25,8 @@ Verdict = Literal["met", "short", "unjudged"]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a bar; `value` is None where it could not be judged. committed: whose figures are not of this run, and of when."""
+    """What became of a bar; `value` is None where it could not be judged. committed: whose figures are not of this run, and of when. why:
+    why it could not be judged, where that is known."""
 
     name: str
     wanted: str
@@ -33,12 +34,17 @@ class Outcome:
     value: float | None
     verdict: Verdict
     committed: tuple[str, ...] = ()
+    why: str = ""
 
     def line(self) -> str:
         """`bar NAME: VALUE (wanted CONDITION) met|short|unjudged`, and what of it was not measured in this run."""
         value = "-" if self.value is None else f"{self.value:.4g}{self.unit}"
         return f"bar {self.name}: {value} (wanted {self.wanted}{self.unit}) {self.verdict}" + (
-            f" (committed result: {', '.join(self.committed)})" if self.committed else ""
+            f" (committed result: {', '.join(self.committed)})"
+            if self.committed
+            else f": {self.why}"
+            if self.why
+            else ""
         )
 
 
@@ -65,7 +71,7 @@ def write(
         "commit": commit(),
         "machine": this_machine().as_json(),
         "versions": versions(PACKAGES),
-        "measured": {contestant: [_to_json(r) for r in many] for contestant, many in measured.items()},
+        "measured": {contestant: [to_json(r) for r in many] for contestant, many in measured.items()},
         "from_committed_results": sorted(carried),
         "bars": [
             {"name": o.name, "wanted": o.wanted, "unit": o.unit, "value": _finite(o.value), "verdict": o.verdict}
@@ -73,7 +79,7 @@ def write(
         ],
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(_dump(document), encoding="utf-8")
+    path.write_text(dump(document), encoding="utf-8")
 
 
 def write_cell(path: Path, repetition: Repetition, **more: Any) -> None:
@@ -92,7 +98,7 @@ def in_full(text: str, overrides: Sequence[str] = ()) -> Scenario:
     """The scenario that a text describes, as it was measured: what is left out has the classes' defaults, and not what the environment
     would say today."""
     scenario = parse_scenario(text, list(overrides))
-    return parse_scenario(to_yaml({"scenario": scenario.kind, **scenario.model_dump(mode="json")}))
+    return parse_scenario(to_yaml({"scenario": scenario.kind, **scenario.modeldump(mode="json")}))
 
 
 def same_scenario(text: str, other: str) -> bool:
@@ -112,11 +118,12 @@ def committed(name: str, machine: Machine, *, folder: Path) -> tuple[str, dict[s
     if document["format"] != FORMAT or not Machine(**document["machine"]).same_kind(machine):
         return "", {}
     return document["date"], {
-        contestant: [_from_json(r) for r in many] for contestant, many in document["measured"].items()
+        contestant: [from_json(r) for r in many] for contestant, many in document["measured"].items()
     }
 
 
-def _to_json(repetition: Repetition) -> dict[str, Any]:
+def to_json(repetition: Repetition) -> dict[str, Any]:
+    """Return a repetition as a result file holds it."""
     return {
         "seed": repetition.seed,
         "error": repetition.error,
@@ -126,7 +133,8 @@ def _to_json(repetition: Repetition) -> dict[str, Any]:
     }
 
 
-def _from_json(stored: Mapping[str, Any]) -> Repetition:
+def from_json(stored: Mapping[str, Any]) -> Repetition:
+    """Return what `to_json` wrote."""
     return Repetition(
         seed=stored["seed"],
         error=stored["error"],
@@ -145,7 +153,7 @@ def _number(value: float | None) -> float:
     return math.inf if value is None else value
 
 
-def _dump(document: Mapping[str, Any]) -> str:
+def dump(document: Mapping[str, Any]) -> str:
     """Indented JSON, but each list of numbers on one line."""
     text = json.dumps(document, indent=1, allow_nan=False)
     return re.sub(r"\[\s+([-+\d.eul,\sn]+?)\s+\]", lambda found: f"[{' '.join(found[1].split())}]", text) + "\n"

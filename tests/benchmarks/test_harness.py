@@ -52,6 +52,10 @@ def test_bars_compare_the_median_with_what_was_wanted(wanted: str, verdict: str)
 def test_bar_lines_have_the_agreed_form() -> None:
     assert SPEEDUP.judge(Medians({})).line() == "bar leduc/0.2: - (wanted >= 5x) unjudged"
     assert score_bar(">= 2").judge(medians(a=[3.0])).line() == "bar score: 3 (wanted >= 2) met"
+    assert score_bar(">= 2", why="no peer").judge(medians(a=[3.0])).line() == "bar score: 3 (wanted >= 2) met"
+    assert score_bar(">= 2", why="no peer").judge(Medians({})).line() == (
+        "bar score: - (wanted >= 2) unjudged: no peer"
+    )
     assert score_bar("< 2", unit="s").judge(medians(a=[1234.56])).line() == "bar score: 1235s (wanted < 2s) short"
 
 

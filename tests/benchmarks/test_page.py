@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
-from benchmarks import page
+from benchmarks import gpu, page, page_gpu
+from benchmarks.contestants import Repetition
+from benchmarks.gpu_runs import LAUNCHES
+from benchmarks.gpu_store import Store
+from benchmarks.machine import today
 from benchmarks.page_commands import COMMANDS
 from benchmarks.page_results import RESULTS, files, number, outcomes, score, table, wanted
 from benchmarks.page_tables import BLOCKS, slower
@@ -45,6 +50,26 @@ def test_every_short_bar_is_in_the_table_of_what_is_slower_or_worse() -> None:
     for benchmark, bar in {*short, *judged}:
         row = f"| `{benchmark}` | " + (f"`{bar.partition(',')[0]}` |" if benchmark == "learning" else f"{bar} |")
         assert row in rows
+
+
+def test_rows_of_a_gpu_are_of_one_early_repetition_until_they_are_stored(tmp_path: Path) -> None:
+    names = [bar.name for bar in gpu.bars("cuda")]
+    assert set(page_gpu.EARLIER) <= set(names)
+    bar = "rollout of preset leduc, launches per game step"
+    whole = "preset leduc, GPU, a whole run"
+    earlier = {name: rest for name, *rest in page_gpu.rows(tmp_path)}
+    assert list(earlier) == ["bar", *names]
+    assert earlier[whole] == ["≤ 8s", "**39.7s**", "1, `--quick`", "H200, 2026-11-27"]
+    assert earlier[bar] == ["≤ 2", "unjudged", "", ""]
+
+    store, known = Store(tmp_path, "H300"), gpu.contestants("cuda")
+    for seed in (0, 1, 2):
+        rollout = Repetition(seed, {LAUNCHES: 1.25 + seed / 100})
+        store.add(known["launches"], rollout, store.repetitions(known["launches"]), "H300")
+    store.add(known["leduc"], Repetition(4, {"seconds": 9.0}), [], "H300")
+    stored = {name: rest for name, *rest in page_gpu.rows(tmp_path)}
+    assert stored[bar] == ["≤ 2", "1.26", "3", f"H300, {today()}"]
+    assert stored[whole] == ["≤ 8s", "**9s**", "1", f"H300, {today()}"]
 
 
 def test_every_benchmark_with_results_is_in_the_list_of_commands() -> None:
