@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from ludus.backend.device import CostKind
 
 LEARNING = (
+    (64, 128),
+    (64, 256),
+    (64, 512),
     (64, 1024),
     (128, 1024),
     (64, 4096),
