@@ -1,6 +1,7 @@
 """Goofspiel with 13 cards: approximate population exploitability after a budget of environment steps, where no tree gives an exact one.
 
     python -m benchmarks.goofspiel13 [--methods psro …] [--seeds 0 …] [--steps 19200000] [--quick]
+    python -m benchmarks.goofspiel13 --plot docs/images/goofspiel13.svg
 
 The game is `goofspiel(imp_info=True,num_cards=13,points_order=descending)`, seen from one's own side (`egocentric=True`), so that one
 network plays both; the winner earns 1 and the loser −1. An environment step is one card of both players, 12 of them an episode (the last
@@ -28,6 +29,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.contestants import Contestant, Repetition, measure
+from benchmarks.goofspiel13_plot import svg
 from benchmarks.goofspiel13_run import METHODS, STEPS
 from benchmarks.harness import Bar, Medians
 from benchmarks.machine import ROOT
@@ -55,6 +57,9 @@ def cell(method: str, seed: int, steps: int) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(argv)
+    if args.plot is not None:
+        args.plot.write_text(svg(_measured(args.results, args.steps)), encoding="utf-8")
+        return 0
     found: dict[str, list[Repetition]] = {}
     for seed in args.seeds:
         for method in args.methods:
@@ -78,7 +83,20 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="a small version, a minute or two")
     parser.add_argument("--core", type=int, default=0)
     parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="only draw what was measured")
     return parser
+
+
+def _measured(results: Path, steps: int) -> dict[str, list[Repetition]]:
+    """Return the runs of each method that have a result, by seed."""
+    runs = {
+        method: [
+            Repetition(**json.loads(path.read_text(encoding="utf-8"))["repetition"])
+            for path in sorted(results.glob(cell(method, 0, steps).replace(f"-0-{steps}", f"-[0-9]-{steps}.json")))
+        ]
+        for method in METHODS
+    }
+    return {method: many for method, many in runs.items() if many}
 
 
 def _cell(method: str, seed: int, args: argparse.Namespace) -> Repetition:

@@ -116,6 +116,28 @@ def goofspiel_runs() -> Medians:
     return Medians({method: many for method, many in runs.items() if many})
 
 
+_FORMER_RESPONDERS = (8, 100_000)
+"""Those of results until November 2026, which do not say."""
+
+
+def goofspiel_responders(method: str) -> tuple[int, int]:
+    """Return how many responders measured a method, and the episodes of each."""
+    runs = [
+        repetition(path)
+        for seed in SEEDS
+        if (path := goofspiel13.RESULTS / f"{goofspiel13.cell(method, seed, GOOFSPIEL_STEPS)}.json").exists()
+    ]
+    found = {
+        (len(run.curve["round"]), int(run.figures["episodes of a responder"]))
+        if "episodes of a responder" in run.figures
+        else _FORMER_RESPONDERS
+        for run in runs
+    }
+    if len(found) != 1:
+        raise ValueError(f"{method}: seeds were measured by unlike responders {sorted(found)}; measure all alike.")
+    return found.pop()
+
+
 @cache
 def hidden_board_runs() -> Medians:
     """Return the runs on hidden boards, as `GAME: METHOD, BUDGET`."""

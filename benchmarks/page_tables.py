@@ -21,6 +21,7 @@ from benchmarks.page_results import (
     TIMES,
     document,
     football_runs,
+    goofspiel_responders,
     goofspiel_runs,
     hidden_board_runs,
     learning_outcomes,
@@ -162,7 +163,7 @@ def _further_figures() -> Rows:
             "connect_four_alphazero",
         )
     )
-    goofspiel = min(goofspiel_runs()(name, "exploitability") for name in goofspiel_runs().names)
+    goofspiel = min(mean(goofspiel_runs().values(name, "exploitability")) for name in goofspiel_runs().names)
     rows.append(
         _row(
             "Goofspiel with 13 cards, population exploitability after 19.2 M steps",
@@ -297,20 +298,35 @@ def meta_solvers() -> str:
 
 
 def goofspiel() -> str:
-    """Return the population exploitability of each method."""
-    found = goofspiel_runs()
-    rows: Rows = [("method", "population exploitability, 95%", "at least, whatever the mixture", "seconds of training")]
-    for name in found.names:
-        low, high = (number(found(name, end)) for end in ("low", "high"))
+    """Return the population exploitability of each method, by the responders that measured it."""
+    medians = goofspiel_runs()
+    rows: Rows = [
+        (
+            "method",
+            "population exploitability",
+            "at least, whatever the mixture",
+            "seeds",
+            "responders, their episodes",
+            "minutes of training",
+        ),
+    ]
+    for name in medians.names:
+        values, responders = medians.values(name, "exploitability"), goofspiel_responders(name)
+        interval = ""
+        if len(values) == 1:
+            low, high = (number(medians(name, end)) for end in ("low", "high"))
+            interval = f" [{low}, {high}]"
         rows.append(
             (
                 name,
-                f"{number(found(name, 'exploitability'))} [{low}, {high}]",
-                number(found(name, "floor")),
-                number(found(name, "seconds")),
+                f"{score(values)}{interval}",
+                score(medians.values(name, "floor")),
+                str(len(values)),
+                f"{responders[0]} × {responders[1]:,}",
+                number(medians(name, "seconds") / 60),
             )
         )
-    return table(*rows, right=(1, 2, 3))
+    return table(*rows, right=(1, 2, 3, 4, 5))
 
 
 def hidden_boards() -> str:

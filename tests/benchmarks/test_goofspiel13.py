@@ -54,3 +54,18 @@ def test_a_cell_that_has_a_result_is_not_run_again(tmp_path, capsys):
     (tmp_path / f"{cell('psro', 0, STEPS)}.json").write_text(json.dumps(stored))
     assert main(["--methods", "psro", "--results", str(tmp_path)]) == 0
     assert capsys.readouterr().out.endswith("(wanted <= 0.244) short\n")
+
+
+def test_the_picture_shows_every_seed_and_the_published_figure(tmp_path):
+    with pytest.raises(ValueError, match="no cells to draw"):
+        main(["--results", str(tmp_path), "--plot", str(tmp_path / "none.svg")])
+    for seed in (0, 3):
+        figures = {"exploitability": 0.1 + seed / 100, "low": 0.09, "high": 0.2}
+        curve = {"gain_of_first": [0.3, 0.2], "gain_of_second": [0.1, 0.2]}
+        stored = {"repetition": {"seed": seed, "figures": figures, "curve": curve}}
+        (tmp_path / f"{cell('psro', seed, STEPS)}.json").write_text(json.dumps(stored))
+    assert main(["--results", str(tmp_path), "--plot", str(tmp_path / "both.svg")]) == 0
+    picture = (tmp_path / "both.svg").read_text()
+    assert picture.count("<circle") == 2
+    assert "psro, seed 3" in picture
+    assert "published: 0.244" in picture
