@@ -203,13 +203,15 @@ _EACH: Mapping[CostKind, str] = {"graph": "a step", "step": "a step", "acting": 
 
 
 def _device(choice: DeviceChoice, work: UpdateCost) -> tuple[str, str]:
-    if choice.device == "auto":
-        if not gpu_count():
+    named = choice.device.startswith("cuda")
+    if choice.device == "auto" or (named and choice.if_large):
+        if not named and not gpu_count():
             return "cpu", "there is no GPU"
+        gpu = require_gpu(choice.device) if named else "cuda:0"
         size = work.multiplications * work.rows
         counted, worth = f"{size:.2g} multiplications {_EACH[work.kind]}", WORTH[work.kind]
-        return ("cpu", f"{counted} are too few for a GPU (from {worth:.0g})") if size < worth else ("cuda:0", counted)
-    if choice.device.startswith("cuda"):
+        return ("cpu", f"{counted} are too few for a GPU (from {worth:.0g})") if size < worth else (gpu, counted)
+    if named:
         return require_gpu(choice.device), "as asked for"
     return choice.device, "as asked for"
 

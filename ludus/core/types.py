@@ -69,6 +69,7 @@ class DeviceChoice:
         written: Whether the CPU kernels may be used, where they can.
         compile: Whether torch compiles other computations, where it can.
         deterministic: Whether torch computes the same bits whenever it computes the same (`ludus.core.machine.deterministic_algorithms`).
+        if_large: Whether a GPU that `device` names computes only what is large enough for it, as `auto` decides.
     """
 
     device: str = "auto"
@@ -76,6 +77,7 @@ class DeviceChoice:
     written: bool = True
     compile: bool = False
     deterministic: bool = False
+    if_large: bool = False
 
 
 CPU = DeviceChoice("cpu")

@@ -9,7 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ludus.algorithms.common.registry import COMPUTED
+from ludus.algorithms.common.base import Algorithm, Learner
+from ludus.algorithms.common.device_policy import on_device_learner
+from ludus.algorithms.common.registry import COMPUTED, Assignment
 from ludus.backend.device import describe_device, gpu_count
 from ludus.core.errors import RunWarning
 from ludus.core.recorders import Timings
@@ -30,6 +32,7 @@ from ludus.replay.episode_server import EpisodeServer
 from ludus.replay.sharded import spawn_shards
 from ludus.rollout.base import split_envs
 from ludus.rollout.host import LocalRollouts, MakeEnv
+from ludus.rollout.inference.groups import describe_acting
 from ludus.rollout.manager import RolloutManager
 from ludus.rollout.rollouts import Rollouts
 from ludus.runs.control import Control, StopRequest
@@ -44,7 +47,7 @@ from ludus.storage.checkpoint import PolicyFiles
 from ludus.storage.reader import Reader
 from ludus.storage.store import Store
 from ludus.training.callbacks import CallbackObserver
-from ludus.training.ondevice_collector import DeviceVectors
+from ludus.training.ondevice_collector import DeviceVectors, why_not_on_device
 from ludus.training.remote_trainer import Trainers
 from ludus.training.training import TrainingParts
 
@@ -85,9 +88,45 @@ def learner_placements(scenario: Scenario) -> dict[str, str]:
         place_of: dict[str, str] = {}
         for assigned in algorithms.assigned(env.spec):
             learner = fresh_learner(assigned, env.spec, scenario.runtime.device_choice)
-            place = COMPUTED if learner is None else describe_device(learner)
-            place_of[algorithms.label(assigned.population, assigned.role)] = place
+            place_of[algorithms.label(assigned.population, assigned.role)] = (
+                COMPUTED if learner is None else f"{describe_device(learner)}{_plays(scenario, env, assigned, learner)}"
+            )
     return place_of
+
+
+def _plays(scenario: Scenario, env: VectorEnv, assigned: Assignment, learner: Learner) -> str:
+    """Return where a learner's policy would act, behind where it learns; "" where there is no choice."""
+    tell = where_acts(scenario, env.spec)
+    placement = getattr(learner, "placement", None)
+    there = placement is not None and (placement.device != "cpu" or scenario.runtime.plays_on == "device")
+    if there and not scenario.runtime.trainers and scenario.runtime.plays_on != "host":
+        assert isinstance(assigned.algorithm, Algorithm)
+        why = why_not_on_device(
+            env, assigned.algorithm.collect(), asynchronous=scenario.runtime.async_limits is not None
+        )
+        if not why and not isinstance(on_device_learner(learner), str):
+            return "; games are played there, too, unless an opponent cannot"
+    return "" if tell is None else f"; acts on {tell(build_policy(learner.spec, learner.weights()))}"
+
+
+def where_acts(scenario: Scenario, spec: EnvSpec) -> Callable[[Policy], str] | None:
+    """Return what says of a policy where it acts in games in memory, and why; None where there is no GPU to choose."""
+    runtime = scenario.runtime
+    if runtime.device == "cpu" or (runtime.device == "auto" and not gpu_count()):
+        return None
+    if runtime.shared is not None:
+        return lambda _: "cpu, in inference servers" if runtime.acting == "cpu" else "inference servers"
+    if runtime.kind != "inprocess" and not runtime.gpus:
+        return lambda _: "cpu: its workers have no GPU (runtime.gpus)"
+    envs = max(shard.num_envs for shard in split_envs(scenario.env.num_envs, scenario.shards))
+    rows = envs * max(len(spec.agents_of(player)) for player in range(spec.num_players))
+
+    def acts(policy: Policy) -> str:
+        if spec.enumeration is not None and policy.memory_shape is None:
+            return "cpu: it plays from a table"
+        return describe_acting(policy, runtime.acting_choice, rows)
+
+    return acts
 
 
 def read_opponents(scenario: Scenario, spec: EnvSpec) -> ImportedPolicies | None:
@@ -120,9 +159,9 @@ def _rollouts(scenario: Scenario, runtime: Runtime | None, make_env: MakeEnv, **
     if (run_dir := options.pop("run_dir", None)) is not None:
         bots = bots.in_folder(str(run_dir.absolute() / AGENT_LOGS))
     if runtime is None:
-        return LocalRollouts(make_env, bots=bots, device=choice.acting, **options)
+        return LocalRollouts(make_env, bots=bots, device=choice.acting_choice, **options)
     options |= {"resources": choice.worker_resources, "restarts": choice.restarts, "deadline": choice.deadline}
-    return RolloutManager(runtime, make_env, bots=bots, device=choice.acting, **options)
+    return RolloutManager(runtime, make_env, bots=bots, device=choice.acting_choice, **options)
 
 
 def _training_rollouts(
@@ -253,7 +292,7 @@ def _learning(scenario: Scenario, runtime: Runtime | None, profile: Timings) -> 
 
 def _vectors(scenario: Scenario, env: VectorEnv) -> DeviceVectors | None:
     """Return the vectors on devices, where games may be played on one; None: they are played in memory."""
-    where = scenario.runtime.environments
+    where = scenario.runtime.plays_on
     if where == "host" or (where == "auto" and not (scenario.learns and gpu_count())):
         return None
     return DeviceVectors(where, env, scenario.env.num_envs)
@@ -358,6 +397,7 @@ def build_driver(
                 trainers=trainers,
                 feed=scenario.runtime.feed,
                 device=scenario.runtime.device_choice,
+                where_acts=where_acts(scenario, spec),
                 vectors=_vectors(scenario, env),
                 background=_background(scenario, runtime, beside, spec, store, observer, on_progress),
                 callbacks=callbacks,

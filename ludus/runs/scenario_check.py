@@ -100,11 +100,13 @@ def _check_workers(scenario: Scenario, env: EnvSpec) -> None:
         raise ScenarioError(
             f"{option}, of all members, and {scenario.kind} asks for few of them. Leave it out{instead}."
         )
-    may = "may " if runtime.device == "auto" and gpu_count() else ""  # large networks do
-    if scenario.has_children and (may or runtime.device.startswith("cuda")):
+    acting = runtime.acting_choice
+    on_gpu = acting.device.startswith("cuda") or (acting.device == "auto" and gpu_count())
+    may = "may " if acting.device == "auto" or acting.if_large else ""  # large networks do
+    if scenario.has_children and on_gpu:
         raise ScenarioError(
             f"{option}, on the CPU beside this process, and with runtime.device={runtime.device} policies {may}act on a GPU, where "
-            "results differ in their last bits. Leave it out, give runtime.device=cpu, or use --runtime processes or ray, whose workers "
+            "results differ in their last bits. Leave it out, give runtime.acting=cpu, or use --runtime processes or ray, whose workers "
             "act on the CPU."
         )
 

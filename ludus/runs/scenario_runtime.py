@@ -93,8 +93,12 @@ class RuntimeChoice(Config):
         threads: Threads where there is learning, in the driver or in each trainer: of torch, for learning from images, and of CPU kernels,
             which share out steps of more than 512 rows (their numbers do not depend on it). With smaller steps, more cost more than
             they save.
-        device: Where learners, inference servers and policies (on Ray those of workers that have `gpus`) compute: auto, cpu, cuda or
-            cuda:N (cuda, where Ray places them). auto takes a GPU, where there is one, for what is large enough (`ludus.backend.device`).
+        device: Where learners and inference servers compute: auto, cpu, cuda or cuda:N (cuda, where Ray places them). auto takes a GPU,
+            where there is one, for what is large enough (`ludus.backend.device`). Policies act where `acting` says.
+        acting: Where policies act: auto, cpu or device. auto: on the GPU of runtime.device if all answers of a step are large enough for
+            it, else on the CPU. cpu: on the CPU, and games are played in memory. device: wherever runtime.device says. Workers in
+            processes of their own act on the CPU, unless they have `gpus`; games that are played on a GPU have their policies there
+            (`environments`).
         precision: Of products on a GPU: float32, tf32 or bf16 (parameters stay float32).
         compile: Whether torch compiles steps that no CPU kernel computes, where it can; else the results say why not.
         deterministic: Whether the same run again, on one kind of GPU, has the same bits; it is slower.
@@ -132,6 +136,7 @@ class RuntimeChoice(Config):
     prefetch: int | None = Field(None, ge=0)
     threads: int = Field(1, ge=1)
     device: Annotated[str, AfterValidator(parse_device)] = "auto"
+    acting: Literal["auto", "cpu", "device"] = "auto"
     precision: Precision = "float32"
     compile: bool = False
     deterministic: bool = False
@@ -161,16 +166,16 @@ class RuntimeChoice(Config):
             SharedInference,  # a scenario can be read without loading what it runs on
         )
 
-        choice = self.inference
+        choice, on_cpu = self.inference, self.acting == "cpu"
         if choice.kind == "local":
             return None
         return SharedInference(
             servers=choice.servers,
             max_wait=choice.max_wait,
             max_batch=choice.max_batch,
-            resources={"num_cpus": choice.cpus, "num_gpus": self._num_gpus(choice.gpus)},
+            resources={"num_cpus": choice.cpus, "num_gpus": self._num_gpus(0.0 if on_cpu else choice.gpus)},
             restarts=self.restarts,
-            device=self.device_choice,
+            device=CPU if on_cpu else self.device_choice,
         )
 
     @property
@@ -201,10 +206,18 @@ class RuntimeChoice(Config):
         return BatchPlacement(self.prefetch, on_device=self.replay == "device")
 
     @property
-    def acting(self) -> DeviceChoice:
-        """Where the policies of workers are asked to compute: with the learner, in one process; else on the CPU, unless workers have GPUs
-        (`gpus`)."""
-        return replace(self.device_choice, written=True) if self.kind == "inprocess" or self.gpus else CPU
+    def acting_choice(self) -> DeviceChoice:
+        """Where the policies of workers are asked to compute: in one process as `acting` says; else on the GPUs that workers have (`gpus`),
+        if any."""
+        if self.acting == "cpu" or not (self.kind == "inprocess" or self.gpus):
+            return CPU
+        if_large = self.acting == "auto" and not self.gpus and self.device.startswith("cuda")
+        return replace(self.device_choice, written=True, if_large=if_large)
+
+    @property
+    def plays_on(self) -> Literal["auto", "host", "device"]:
+        """Where games of training tasks are asked to be played: in memory, too, where policies act on the CPU."""
+        return "host" if self.acting == "cpu" and self.environments == "auto" else self.environments
 
     @property
     def async_limits(self) -> AsyncLimits | None:
@@ -253,11 +266,39 @@ class RuntimeChoice(Config):
                 f"runtime.{option} was given, and runtime.kind is inprocess, which is one process. Use --runtime {other}, or leave it out; "
                 f"one process and several give the same numbers with equal shards: runtime.shards={self.shards or SHARDS} in both."
             )
+        self._check_acting()
         if self.kind == "processes":
             self._check_processes()
         resolve_name("runtime", self.kind, RUNTIMES, expected=(Runtime,))
         if self.device.startswith("cuda"):
             self._check_gpus()
+
+    def _check_acting(self) -> None:
+        """Raise ConfigError for policies that are asked to act where they cannot."""
+        apart = self.kind != "inprocess"
+        if (
+            self.acting == "device"
+            and apart
+            and not self.gpus
+            and self.inference.kind == "local"
+            and self.device != "cpu"
+        ):
+            raise ConfigError(
+                "runtime.acting=device was given, and its workers have no GPU. Give each one (runtime.gpus, a fraction of one on Ray), or "
+                "leave it out."
+            )
+        if self.acting != "cpu":
+            return
+        options = {
+            "environments": self.environments == "device",
+            "gpus": apart and self.gpus,
+            "inference.gpus": self.inference.gpus,
+        }
+        for name in (name for name, amount in options.items() if amount):
+            value = "device" if name == "environments" else f"{options[name]:g}"
+            raise ConfigError(
+                f"runtime.acting=cpu was given, and runtime.{name}={value}, by which policies act elsewhere. Leave one of them out."
+            )
 
     def _check_processes(self) -> None:
         """What only Ray does. Raises ConfigError."""

@@ -40,6 +40,7 @@ from ludus.core.types import (
     Weights,
 )
 from ludus.policies.base import Policy
+from ludus.policies.registry import build_policy
 from ludus.replay.episode_server import EpisodeServer
 from ludus.rollout.async_limits import AsyncLimits
 from ludus.rollout.base import Rollout, RolloutRequest, merge
@@ -85,7 +86,8 @@ class Scorer(Protocol):
 @dataclass(frozen=True, slots=True)
 class TrainingParts:
     """What training tasks of a run share. `policy` gives a frozen policy of the populations, `clock` the seconds that limits count.
-    `observer` is told how they go on. vectors: of environments on devices; None: there are none."""
+    `observer` is told how they go on. vectors: of environments on devices; None: there are none. where_acts: says of a policy where it
+    acts, and why; None: there is no choice."""
 
     rollouts: Rollouts[Any]
     episodes: EpisodeServer
@@ -98,6 +100,7 @@ class TrainingParts:
     feed: BatchPlacement = HOST_REPLAY
     device: DeviceChoice = CPU
     vectors: DeviceVectors | None = None
+    where_acts: Callable[[Policy], str] | None = None
     clock: Callable[[], float] = time.perf_counter
 
     @property
@@ -403,10 +406,11 @@ class Training:
         if self._parts.background is not None:
             self._parts.background.collect(wait_for=task.id)
         try:
-            weights, place = self._trainer.weights, self._place
+            weights = self._trainer.weights
         except TrainingError as error:  # of a learner in place, whose weights are looked at only now
             self._failure = self._failure or f"{error} (task {task.id}, iteration {count.iterations})"
-            weights, place = self._trainer.weights, self._place
+            weights = self._trainer.weights
+        place = self._place(weights)
         self.close()
         return TrainingResult(
             task=task,
@@ -421,12 +425,14 @@ class Training:
             place=place,
         )
 
-    @property
-    def _place(self) -> str:
+    def _place(self, weights: Weights) -> str:
         """Where it learns, and plays."""
         if self._in_place is not None:
             return f"{self._trainer.place}; games are played there, too"
-        return f"{self._trainer.place}; games are played in memory: {self._why}" if self._why else self._trainer.place
+        why = f"; games are played in memory: {self._why}" if self._why else ""
+        tell = self._parts.where_acts
+        acts = "" if tell is None else f"; acts on {tell(build_policy(self._trainer.spec, weights))}"
+        return f"{self._trainer.place}{acts}{why}"
 
     def close(self) -> None:
         """Free the task's tables; what workers still play is not waited for."""

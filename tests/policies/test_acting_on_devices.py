@@ -6,6 +6,7 @@ from torch import nn
 
 from ludus.backend import device
 from ludus.backend.device import UpdateCost, gpu_count, resolve_placement, to_device
+from ludus.core.errors import ConfigError
 from ludus.core.types import CPU, DeviceChoice, PolicyRef, PolicySpec
 from ludus.policies import action_values, actor_critic, stacks, torch_module
 from ludus.policies.registry import build_policy
@@ -21,7 +22,7 @@ from ludus.policies.specs import (
 )
 from ludus.policies.stacks import bucket
 from ludus.policies.torch_module import torch_spec
-from ludus.rollout.inference.groups import acting_placement
+from ludus.rollout.inference.groups import acting_placement, describe_acting
 from ludus.rollout.inference.policy_cache import PolicyCache, RequestRows
 
 ACTION = {"kind": "categorical", "actions": 5}
@@ -241,6 +242,27 @@ def test_small_networks_stay_where_they_are_faster(asked, width, expected, monke
         assert (place and (place.device, place.precision)) == (expected and (expected, "tf32"))
     monkeypatch.setattr(device, "gpu_count", lambda: 0)
     assert acting_placement(policy, DeviceChoice("auto", "bf16"), 4096) is None  # a CPU plays in float32
+
+
+def test_a_gpu_that_is_named_may_be_for_large_networks_alone(monkeypatch):
+    """Which is how learners are there and policies of few rows are not."""
+    monkeypatch.setattr(device, "gpu_count", lambda: 2)
+    spec = critic(body=body_config(hidden=(128, 128)))
+    policy = build_policy(spec, weights_of(spec, np.random.default_rng(0)))
+    choice = DeviceChoice("cuda:1", if_large=True)
+    assert acting_placement(policy, choice, 8) is None
+    assert describe_acting(policy, choice, 8) == (
+        "cpu: 1.4e+05 multiplications for all answers of a step are too few for a GPU (from 2e+07)"
+    )
+    place = acting_placement(policy, choice, 4096)
+    assert place is not None
+    assert place.device == "cuda:1"
+    assert describe_acting(policy, choice, 4096) == "cuda:1: 7.4e+07 multiplications for all answers of a step"
+    assert describe_acting(build_policy(PolicySpec("random", {"actions": 5}), {}), choice, 4096) == (
+        "cpu: policies of kind 'random' act there only"
+    )
+    with pytest.raises(ConfigError, match="there are 2 GPUs, cuda:0 to cuda:1"):
+        acting_placement(policy, DeviceChoice("cuda:2", if_large=True), 8)
 
 
 class Message:

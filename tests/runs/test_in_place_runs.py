@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 import run_tools as tools
 import torch
 
+from ludus.algorithms.common.base import LearnerContext
+from ludus.backend import device
 from ludus.core.errors import ConfigError
 from ludus.envs.adapters import openspiel
 from ludus.envs.openspiel.vector import OpenSpielVectorEnv
 from ludus.envs.registry import make_env
+from ludus.policies.registry import build_policy
+from ludus.runs import assembly
 from ludus.runs.runner import resume, run
 from ludus.runs.scenario_files import parse_scenario
 from ludus.testing.device_env import CopiedEnv
@@ -80,6 +85,36 @@ def test_a_population_of_networks_without_a_tree(tmp_path: Path, monkeypatch: py
     done = run(tools.scenario("simulate", *THERE), run_dir=tmp_path / "run", report=False)
     assert done.summary.complete
     assert done.summary.counters["episodes"] == 3 * 2 * 60
+
+
+@pytest.mark.parametrize(
+    ("scenario", "changes", "told"),
+    [
+        (
+            SELF_PLAY,
+            "env.tree=off | env.num_envs=8",
+            "cpu: 1.8e+03 multiplications for all answers of a step are too few",
+        ),
+        (SELF_PLAY, "env.tree=off | env.num_envs=8 | runtime.acting=device", "cuda:0: as asked for"),
+        (SELF_PLAY, "env.tree=off | runtime.acting=cpu", "cpu: as asked for"),
+        (SELF_PLAY, "env.num_envs=64", "cpu: it plays from a table"),
+        (SELF_PLAY, "runtime.kind=ray", "cpu: its workers have no GPU"),
+        (SELF_PLAY, "runtime.kind=ray | runtime.inference=server", "inference servers"),
+    ],
+)
+def test_it_is_said_where_policies_act(scenario: str, changes: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a GPU in name only, in its rows of one shard."""
+    monkeypatch.setattr(device, "gpu_count", lambda: 1)
+    monkeypatch.setattr(assembly, "gpu_count", lambda: 1)
+    found = parse_scenario(scenario, ["runtime.device=cuda", *changes.split(" | ")])
+    env, _ = assembly.build_first_shard(found)
+    with closing(env):
+        learner = found.algorithm.learner(LearnerContext(env.spec, (0,), 0))
+        tell = assembly.where_acts(found, env.spec)
+        assert tell is not None
+        assert tell(build_policy(learner.spec, learner.weights())).startswith(told)
+        on_cpu = parse_scenario(scenario, ["runtime.device=cpu"])
+        assert assembly.where_acts(on_cpu, env.spec) is None
 
 
 @pytest.mark.parametrize(

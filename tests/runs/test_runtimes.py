@@ -101,6 +101,12 @@ def test_shards_have_four_environments_or_are_as_many_as_workers(changes: list[s
         (["runtime=processes", "runtime.trainers=2", "runtime.device=cuda"], "trainers=2 .* only Ray's do on GPUs"),
         (["runtime=ray", "runtime.address=local"], "address='local' was given; expected host:port"),
         (["runtime=ray", "runtime.address=ray://head:10001"], "submit the command as a job"),
+        (["runtime=ray", "runtime.acting=device"], "acting=device was given, and its workers have no GPU"),
+        (["runtime=ray", "runtime.acting=cpu", "runtime.gpus=0.5"], "acting=cpu was given, and runtime.gpus=0.5"),
+        (
+            ["runtime.acting=cpu", "runtime.environments=device"],
+            "acting=cpu was given, and runtime.environments=device",
+        ),
         (["runtime=rey"], "unknown runtime 'rey'; did you mean 'ray'"),
         (["runtime.worker=2"], "did you mean 'workers'"),
     ],
@@ -113,14 +119,28 @@ def test_runtimes_reject_invalid_settings(changes: list[str], message: str) -> N
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ([], "auto"),
-        (["runtime.device=cuda"], "cuda"),
-        (["runtime.device=cuda", "runtime.kind=ray"], "cpu"),
-        (["runtime.device=cuda", "runtime.kind=ray", "runtime.gpus=0.1"], "cuda"),
+        ([], ("auto", False)),
+        (["runtime.acting=device"], ("auto", False)),
+        (["runtime.device=cuda:1"], ("cuda:1", True)),
+        (["runtime.device=cuda:1", "runtime.acting=device"], ("cuda:1", False)),
+        (["runtime.device=cuda", "runtime.acting=cpu"], ("cpu", False)),
+        (["runtime.device=cuda", "runtime.kind=ray"], ("cpu", False)),
+        (["runtime.device=cuda", "runtime.kind=ray", "runtime.gpus=0.1"], ("cuda", False)),
     ],
 )
-def test_where_workers_act(changes: list[str], expected: str) -> None:
-    assert load_scenario("kuhn", changes).runtime.acting.device == expected
+def test_where_workers_act(changes: list[str], expected: tuple[str, bool]) -> None:
+    """On a GPU that is asked for, as much as is large enough for it."""
+    acting = load_scenario("kuhn", changes).runtime.acting_choice
+    assert (acting.device, acting.if_large) == expected
+
+
+def test_policies_that_act_on_the_cpu_play_there_and_need_no_gpu() -> None:
+    changes = ["runtime.device=cuda", "runtime.acting=cpu"]
+    runtime = load_scenario("kuhn", [*changes, "runtime.kind=ray", "runtime.inference=server"]).runtime
+    assert runtime.plays_on == "host"
+    assert runtime.shared is not None
+    assert (runtime.shared.device.device, runtime.shared.resources["num_gpus"]) == ("cpu", 0.0)
+    assert load_scenario("kuhn", changes[:1]).runtime.plays_on == "auto"
 
 
 @pytest.mark.parametrize("algorithm", ["{kind: ppo, batch: 24}", "{kind: a2c, memory: gru, memory_size: 4, batch: 24}"])
@@ -142,7 +162,7 @@ def test_a_run_acts_where_it_is_asked_to(algorithm: str, tmp_path: Path, monkeyp
         files = sorted((tmp_path / name).rglob("policies/*/*.safetensors"))
         found.append([load_file(file) for file in files])
         assert bool(asked) == (name == "torch")
-        monkeypatch.setattr(RuntimeChoice, "acting", DeviceChoice("cpu", written=False))
+        monkeypatch.setattr(RuntimeChoice, "acting_choice", DeviceChoice("cpu", written=False))
     assert len(found[0]) > 2
     for ours, theirs in zip(*found, strict=True):
         for key, array in ours.items():

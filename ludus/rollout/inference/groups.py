@@ -324,16 +324,29 @@ def _of(teams: Teams | None) -> dict[str, Any]:
 def acting_placement(policy: Policy, device: DeviceChoice, rows: int) -> Placement | None:
     """Return where policies like this one compute for so many rows at a time, if that is not the way of CPUs; None, too, for kinds without
     a network that torch evaluates (`stack_on`): tables, bots, random ones. Raises ConfigError for a GPU that is not there."""
-    known = device != CPU and hasattr(type(policy), "multiplications")
-    if not known or (device.device == "auto" and not devices.gpu_count()):
-        return None
-    size: int = policy.multiplications  # type: ignore[attr-defined]
+    place = _acting_placement(policy, device, rows)
+    return None if isinstance(place, str) or (place.device == "cpu" and device.written) else place
+
+
+def describe_acting(policy: Policy, device: DeviceChoice, rows: int) -> str:
+    """Return where policies like this one compute for this number of rows at a time, and why, in words. Raises as `acting_placement`."""
+    place = _acting_placement(policy, device, rows)
+    return f"cpu: {place}" if isinstance(place, str) else f"{place.device}: {place.why}"
+
+
+def _acting_placement(policy: Policy, device: DeviceChoice, rows: int) -> Placement | str:
+    """Return the placement, or why there is none."""
+    if device == CPU:
+        return "as asked for"
+    if device.device == "auto" and not devices.gpu_count():
+        return "there is no GPU"
+    size: int = getattr(policy, "multiplications", 0) if hasattr(type(policy), "multiplications") else 0
     if not size:
-        return None
+        return f"policies of kind {policy.spec.kind!r} act there only"
     # A precision of GPUs is refused on a CPU, where these may stay while learners do not.
     work = UpdateCost(size, rows, has_cpu_kernel=True, kind="acting")
     place = resolve_placement(replace(device, precision="float32"), work)
-    return None if place.device == "cpu" and device.written else replace(place, precision=device.precision)
+    return replace(place, precision=device.precision)
 
 
 def group_key(policy: Policy, mode: str) -> tuple[Any, ...]:
