@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 
 from benchmarks import gpu
 from benchmarks.gpu_acting import STACKS
@@ -12,10 +13,10 @@ from benchmarks.gpu_auto import GIVEN
 from benchmarks.gpu_auto import NAMES as AUTO
 from benchmarks.gpu_learning import NAMES as REPLAYED
 from benchmarks.gpu_resident import MMD_THERE, PPO_THERE
-from benchmarks.gpu_runs import LEDUC
+from benchmarks.gpu_runs import LEDUC, LEDUC_OWN, SECONDS, SHOWN
 from benchmarks.gpu_store import Store
 from benchmarks.harness import Medians
-from benchmarks.page_results import RESULTS
+from benchmarks.page_results import RESULTS, number
 from benchmarks.results import Outcome
 
 DATE = "2026-11-27"
@@ -38,34 +39,51 @@ EARLIER: Mapping[str, float] = {
     "navigation, MAPPO: bare steps and bare learner, share of it": 1.13,
 }
 """Bars of one repetition with `--quick` on an H200 (torch 2.11) on DATE, typed: nothing was stored then."""
+EARLIER_FIGURES = {(LEDUC, SECONDS): 39.7, (LEDUC_OWN, SECONDS): 38.7}
+BEFORE = "1, `--quick`", f"H200, {DATE}"
 
 
 def rows(folder: Path = RESULTS / "gpu") -> list[tuple[str, ...]]:
     """Return the heading, and a row for each bar."""
     store = Store(folder)
     found = gpu.medians(store)
-    by_name = {each.name: each for each in gpu.contestants("cuda").values()}
     out: list[tuple[str, ...]] = [("bar", "wanted", "value", "repetitions", "measured")]
     for bar in gpu.bars("cuda"):
-        outcome, repetitions, when = bar.judge(found), "", bar.why
+        outcome, source = bar.judge(found), ("", bar.why)
         if outcome.value is not None:
-            measured = [(len(found.repetitions(each)), store.read(by_name[each])) for each in found.read]
-            repetitions = " and ".join(str(count) for count in sorted({count for count, _ in measured}))
-            gpus = sorted({document["gpu"] for _, document in measured} - {""})
-            when = ", ".join([*gpus, *sorted({document["date"] for _, document in measured})])
+            source = _source(store, sorted(found.read))
         elif bar.name in EARLIER:
             before = replace(bar, value=lambda _, name=bar.name: EARLIER[name])  # type: ignore[misc]
-            outcome, repetitions, when = before.judge(Medians({})), "1, `--quick`", f"H200, {DATE}"
-        out.append(
-            (
-                bar.name,
-                f"{bar.wanted.replace('>=', '≥').replace('<=', '≤')}{bar.unit}",
-                _value(outcome),
-                repetitions,
-                when,
-            )
-        )
+            outcome, source = before.judge(Medians({})), BEFORE
+        out.append((bar.name, _condition(bar.wanted) + bar.unit, _value(outcome), *source))
     return out
+
+
+def figures(folder: Path = RESULTS / "gpu") -> list[tuple[str, ...]]:
+    """Return the heading, and a row for each figure that is shown and was measured."""
+    store = Store(folder)
+    found = gpu.medians(store)
+    out: list[tuple[str, ...]] = [("figure", "median", "least", "most", "repetitions", "measured")]
+    for name, figure in SHOWN:
+        if name in found.names:
+            values = found.values(name, figure)
+            spread = (number(value) for value in (median(values), min(values), max(values)))
+            out.append((f"{name}: {figure}", *spread, *_source(store, [name])))
+        elif (name, figure) in EARLIER_FIGURES:
+            out.append((f"{name}: {figure}", number(EARLIER_FIGURES[name, figure]), "", "", *BEFORE))
+    return out
+
+
+def _source(store: Store, names: Sequence[str]) -> tuple[str, str]:
+    """Return how many repetitions of these contestants there are, and where and when they were measured."""
+    read = [store.read(each) for each in gpu.contestants("cuda").values() if each.name in names]
+    counts = sorted({len(document["repetitions"]) for document in read})
+    gpus, dates = ({document[key] for document in read} for key in ("gpu", "date"))
+    return " and ".join(map(str, counts)), ", ".join([*sorted(gpus - {""}), *sorted(dates)])
+
+
+def _condition(wanted: str) -> str:
+    return wanted.replace(">=", "≥").replace("<=", "≤")
 
 
 def _value(outcome: Outcome) -> str:

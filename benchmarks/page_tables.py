@@ -15,6 +15,7 @@ from benchmarks.harness import Medians, Missing
 from benchmarks.hidden_boards import TITLES as BOARDS
 from benchmarks.learning_tasks import TASKS
 from benchmarks.page_commands import COMMANDS
+from benchmarks.page_gpu import figures as gpu_figures
 from benchmarks.page_gpu import rows as gpu_rows
 from benchmarks.page_results import (
     RESULTS,
@@ -612,8 +613,8 @@ def exact_sweeps() -> str:
 
 
 def gpu() -> str:
-    """Return the bars of `benchmarks.gpu`, as stored or as measured before results were stored."""
-    return table(*gpu_rows(), right=(2,))
+    """Return bars and figures of `benchmarks.gpu`, as stored or as measured before results were stored."""
+    return "\n\n".join((table(*gpu_rows(), right=(2,)), table(*gpu_figures(), right=(1, 2, 3))))
 
 
 def chaos() -> str:

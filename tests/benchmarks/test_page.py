@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import gpu, page, page_gpu
 from benchmarks.contestants import Repetition
-from benchmarks.gpu_runs import LAUNCHES
+from benchmarks.gpu_runs import LAUNCHES, TIME_EACH
 from benchmarks.gpu_store import Store
 from benchmarks.machine import today
 from benchmarks.page_commands import COMMANDS
@@ -61,15 +61,20 @@ def test_rows_of_a_gpu_are_of_one_early_repetition_until_they_are_stored(tmp_pat
     assert list(earlier) == ["bar", *names]
     assert earlier[whole] == ["≤ 8s", "**39.7s**", "1, `--quick`", "H200, 2026-11-27"]
     assert earlier[bar] == ["≤ 2", "unjudged", "", ""]
+    assert [name for name, *_ in page_gpu.figures(tmp_path)] == [
+        "figure", "preset leduc, GPU: seconds", "preset leduc, one core, its own settings: seconds",
+    ]  # fmt: skip
 
     store, known = Store(tmp_path, "H300"), gpu.contestants("cuda")
     for seed in (0, 1, 2):
-        rollout = Repetition(seed, {LAUNCHES: 1.25 + seed / 100})
+        rollout = Repetition(seed, {LAUNCHES: 1.25 + seed / 100, TIME_EACH: 40.0})
         store.add(known["launches"], rollout, store.repetitions(known["launches"]), "H300")
     store.add(known["leduc"], Repetition(4, {"seconds": 9.0}), [], "H300")
     stored = {name: rest for name, *rest in page_gpu.rows(tmp_path)}
     assert stored[bar] == ["≤ 2", "1.26", "3", f"H300, {today()}"]
     assert stored[whole] == ["≤ 8s", "**9s**", "1", f"H300, {today()}"]
+    figures = {name: rest for name, *rest in page_gpu.figures(tmp_path)}
+    assert figures[bar.replace(",", ":")] == ["1.26", "1.25", "1.27", "3", f"H300, {today()}"]
 
 
 def test_every_benchmark_with_results_is_in_the_list_of_commands() -> None:
