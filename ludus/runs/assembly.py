@@ -9,8 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ludus.algorithms.common.base import Algorithm, Learner
-from ludus.algorithms.common.device_policy import on_device_learner
+from ludus.algorithms.common.base import Learner
 from ludus.algorithms.common.registry import COMPUTED, Assignment
 from ludus.backend.device import describe_device, gpu_count
 from ludus.core.errors import RunWarning
@@ -39,7 +38,7 @@ from ludus.runs.control import Control, StopRequest
 from ludus.runs.driver import Driver, History, Interrupted
 from ludus.runs.imported_policies import ImportedPolicies, read_imported
 from ludus.runs.scenario import Scenario
-from ludus.runs.scenario_check import check_vector, fresh_learner, require_sendable
+from ludus.runs.scenario_check import check_vector, check_workers_play, fresh_learner, plays_on_device, require_sendable
 from ludus.runs.task_runner import TaskRunner
 from ludus.runtime.base import Runtime, known_parts
 from ludus.storage.base import Observer, Observers, RunInfo
@@ -47,7 +46,7 @@ from ludus.storage.checkpoint import PolicyFiles
 from ludus.storage.reader import Reader
 from ludus.storage.store import Store
 from ludus.training.callbacks import CallbackObserver
-from ludus.training.ondevice_collector import DeviceVectors, why_not_on_device
+from ludus.training.ondevice_collector import DeviceVectors
 from ludus.training.remote_trainer import Trainers
 from ludus.training.training import TrainingParts
 
@@ -77,6 +76,8 @@ def validated_env(scenario: Scenario, *, generation: int = 0) -> tuple[VectorEnv
         counted = scored_spec(scenario, env.spec)
         scenario.check(env.spec, matches=counted, generation=generation)
         check_vector(scenario, env)
+        if not generation:  # a run that has begun so continues
+            check_workers_play(scenario, env)
     return env, counted, game
 
 
@@ -96,16 +97,9 @@ def learner_placements(scenario: Scenario) -> dict[str, str]:
 
 def _plays(scenario: Scenario, env: VectorEnv, assigned: Assignment, learner: Learner) -> str:
     """Return where a learner's policy would act, behind where it learns; "" where there is no choice."""
+    if plays_on_device(scenario, env, assigned, learner):
+        return "; games are played there, too, unless an opponent cannot"
     tell = where_acts(scenario, env.spec)
-    placement = getattr(learner, "placement", None)
-    there = placement is not None and (placement.device != "cpu" or scenario.runtime.plays_on == "device")
-    if there and not scenario.runtime.trainers and scenario.runtime.plays_on != "host":
-        assert isinstance(assigned.algorithm, Algorithm)
-        why = why_not_on_device(
-            env, assigned.algorithm.collect(), asynchronous=scenario.runtime.async_limits is not None
-        )
-        if not why and not isinstance(on_device_learner(learner), str):
-            return "; games are played there, too, unless an opponent cannot"
     return "" if tell is None else f"; acts on {tell(build_policy(learner.spec, learner.weights()))}"
 
 

@@ -196,6 +196,40 @@ def _check_played_there(scenario: Scenario, env: VectorEnv) -> None:
             raise refused(algorithms.label(assigned.population, assigned.role), why)
 
 
+def plays_on_device(scenario: Scenario, env: VectorEnv, assigned: Assignment, learner: Learner) -> bool:
+    """Return whether training games of a learner are played where it computes, as far as that is known before there are opponents."""
+    runtime, placement = scenario.runtime, getattr(learner, "placement", None)
+    if runtime.trainers or runtime.plays_on == "host" or not isinstance(assigned.algorithm, Algorithm):
+        return False
+    if placement is None or (placement.device == "cpu" and runtime.plays_on == "auto"):
+        return False
+    why = why_not_on_device(env, assigned.algorithm.collect(), asynchronous=runtime.async_limits is not None)
+    return not why and not isinstance(on_device_learner(learner), str)
+
+
+def check_workers_play(scenario: Scenario, env: VectorEnv) -> None:
+    """Raise ConfigError for workers in processes of their own that would have nothing to play: training games are played on the learner's
+    device, and payoffs are computed."""
+    runtime, evaluation = scenario.runtime, scenario.evaluation
+    others = runtime.trainers or runtime.table_shards or evaluation.background is not None or scenario.imported
+    exact = env.spec.enumeration is not None and evaluation.payoffs != "simulate"
+    if runtime.kind == "inprocess" or others or not exact or not scenario.learns:
+        return
+    if runtime.plays_on == "host" or (runtime.plays_on == "auto" and not gpu_count()):
+        return
+    for assigned in scenario.who_learns(scenario.population(env.spec)).assigned(env.spec):
+        learner = fresh_learner(assigned, env.spec, runtime.device_choice)
+        if learner is None:  # what is computed plays nothing
+            continue
+        whole = isinstance(assigned.algorithm, Algorithm) and assigned.algorithm.collect().unit == "episodes"
+        if not whole or not plays_on_device(scenario, env, assigned, learner):
+            return
+    raise ConfigError(
+        f"runtime.kind={runtime.kind} was given, and its workers would have nothing to play: training games are played where the learner "
+        "computes (runtime.environments), and payoffs come from the game's tree. Leave it out, or give runtime.environments=host."
+    )
+
+
 def fresh_learner(assigned: Assignment, env: EnvSpec, device: DeviceChoice) -> Learner | None:
     """Return a fresh learner; None of what computes."""
     if not isinstance(assigned.algorithm, Algorithm):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ from ludus.envs.adapters import openspiel
 from ludus.envs.openspiel.vector import OpenSpielVectorEnv
 from ludus.envs.registry import make_env
 from ludus.policies.registry import build_policy
-from ludus.runs import assembly
+from ludus.runs import assembly, scenario_check
 from ludus.runs.runner import resume, run
 from ludus.runs.scenario_files import parse_scenario
 from ludus.testing.device_env import CopiedEnv
@@ -85,6 +85,36 @@ def test_a_population_of_networks_without_a_tree(tmp_path: Path, monkeypatch: py
     done = run(tools.scenario("simulate", *THERE), run_dir=tmp_path / "run", report=False)
     assert done.summary.complete
     assert done.summary.counters["episodes"] == 3 * 2 * 60
+
+
+EPISODES = (
+    "algorithm={kind: ppo, batch: 40, batch_unit: episodes, hidden: [8]} | runtime.kind=processes | runtime.workers=2"
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "refused"),
+    [
+        (f"{EPISODES} | runtime.environments=device | runtime.device=cpu", True),
+        (f"{EPISODES} | runtime.environments=device | runtime.device=cpu | evaluation.payoffs=simulate", False),
+        (
+            f"{EPISODES} | runtime.environments=device | runtime.device=cpu | runtime.kind=inprocess | runtime.workers=1",
+            False,
+        ),
+        (f"{EPISODES} | runtime.environments=host | runtime.device=cpu", False),
+        (f"{EPISODES} | runtime.device=cpu", False),
+        (f"{EPISODES} | runtime.device=cpu | runtime.environments=device | algorithm.batch_unit=decisions", False),
+    ],
+)
+def test_workers_without_anything_to_play_are_refused(
+    changes: str, refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is played; there are learners on the GPU in name only, and these compute on the CPU."""
+    monkeypatch.setattr(scenario_check, "gpu_count", lambda: 1)
+    scenario = tools.scenario("ppo", *changes.split(" | "))
+    with pytest.raises(ConfigError, match="workers would have nothing to play") if refused else nullcontext():
+        env, _, _ = assembly.validated_env(scenario.with_shards())
+        env.close()
 
 
 @pytest.mark.parametrize(
