@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, Protocol, Ty
 
 import numpy as np
 
+from ludus.core.compilation import COMPILATION
 from ludus.core.errors import ConfigError
 from ludus.core.types import Array, DeviceChoice, Precision
 from ludus.core.user_code import qualified_name
@@ -290,7 +291,7 @@ class Compiler:
                     fast = torch.compile(function, fullgraph=True, dynamic=False, mode=mode)
                 if on_gpu and not part:
                     torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
-                with placement.products(), _compiles() if new else nullcontext():
+                with placement.products(), _compiles() if new else nullcontext(), COMPILATION.of("steps of a learner"):
                     answer: _Answer = fast(
                         *map(as_tensors, args), **{name: as_tensors(value) for name, value in kwargs.items()}
                     )

@@ -15,6 +15,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
+from ludus.core.compilation import COMPILATION
 from ludus.core.types import Curve, Metrics, State
 
 LIMIT = 200
@@ -245,6 +246,8 @@ PARTS: Mapping[str, str] = {
     "inference": "policies: forward passes, sampling, log-probabilities",
     "writing": "trajectories and results of episodes",
     "waiting": "for environments in other processes",
+    "device": "games on the learner's device: environments, policies and trajectories together",
+    "compiling": "kernels that torch compiles",
     "rollout": "the rest of the rollout loop: drawing opponents, loading policies",
     "learning": "updates of the learners",
     "meta-solver": "solving the meta-game, scheduling",
@@ -266,12 +269,15 @@ class Timings:
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
-        """Time what happens inside; `name` is one of `PARTS`."""
-        begun = perf_counter()
+        """Time what happens inside; `name` is one of `PARTS`. Compiling is a part of its own."""
+        since, before = perf_counter(), COMPILATION.seconds
         try:
             yield
         finally:
-            self._add(name, perf_counter() - begun)
+            compiling = COMPILATION.seconds - before
+            self._add(name, max(0.0, perf_counter() - since - compiling))
+            if compiling:
+                self._add("compiling", compiling)
 
     def rollout(self, wall: float, seconds: Mapping[str, float], counters: Mapping[str, int]) -> None:
         """Add a rollout that took `wall` seconds, of which it says where it spent `seconds`."""
@@ -301,7 +307,8 @@ class Timings:
         return {"seconds": dict(self._seconds), "counts": dict(self._counts)}
 
     def load_state_dict(self, state: State) -> None:
-        self._seconds, self._counts = dict(state["seconds"]), dict(state["counts"])
+        self._seconds = dict.fromkeys(PARTS, 0.0) | dict(state["seconds"])  # earlier versions have fewer parts
+        self._counts = dict(state["counts"])
 
     def pop_metrics(self) -> dict[str, float]:
         """`seconds/<part>` and `rollout/<counter>` since the last call, those that are not 0."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from ludus.core.compilation import COMPILATION
 from ludus.storage.base import GenerationRecord, RunInfo
 
 
@@ -14,6 +15,7 @@ class Rates:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._start = self._turned = clock()
+        self._before = COMPILATION.seconds
         self._first: GenerationRecord | None = None
         self._last: GenerationRecord | None = None
         self._info: RunInfo | None = None
@@ -23,11 +25,12 @@ class Rates:
         """Begin. generation: number of generations that a resumed run already has."""
         self._info, self._generation, self._first, self._last = info, generation, None, None
         self._start = self._turned = self._clock()
+        self._before = COMPILATION.seconds
 
     def generation(self, record: GenerationRecord) -> None:
         """Count a generation that is done."""
         self._last, self._first = record, self._first or record
-        self._generation, self._turned = record.number, self._clock()
+        self._generation, self._turned, self._before = record.number, self._clock(), COMPILATION.seconds
 
     @property
     def elapsed(self) -> float:
@@ -58,7 +61,7 @@ class Rates:
             left.append(info.seconds - (last.seconds if last is not None else 0.0) - elapsed)
         pace = self._pace()
         if pace is None and tasks is not None:
-            pace = elapsed + tasks
+            pace = max(0.0, elapsed - (COMPILATION.seconds - self._before)) + tasks  # others compile nothing
         if info.generations is not None and info.generations > self._generation and pace is not None:
             later = pace * (info.generations - self._generation - 1)
             left.append(later + max(pace - elapsed, tasks or 0.0, 0.0))

@@ -7,7 +7,6 @@ learner's device:  vector of games --timesteps--> learner and opponents act --ac
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from time import perf_counter
 from typing import Literal
 
 import numpy as np
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from ludus.algorithms.common.base import CollectConfig
 from ludus.algorithms.common.device_policy import DevicePolicy, SupportsOnDevice, acts_on_device
 from ludus.backend.device import Placement
+from ludus.core.compilation import COMPILATION
 from ludus.core.errors import ConfigError, PolicyError, TrainingError
 from ludus.core.machine import out_of_memory
 from ludus.core.recorders import Timings
@@ -206,11 +206,13 @@ class OnDeviceCollector:
 
     def take(self) -> Collected:
         """Play a request. Raises TrainingError where the device has no memory for it, and what `OffersDevice.on_device` raises."""
-        begun = perf_counter()
         request, policies = self._request(carry_on=self._open, host=0)
         self._opponents.policies = dict(policies)
         try:
-            rollout = self._playing(request).play(request, each=self._each)
+            with self._profile.part("device"):
+                playing = self._playing(request)
+                with COMPILATION.of("games on the device"):
+                    rollout = playing.play(request, each=self._each)
         except Exception as error:
             if (full := out_of_memory(error)) is None:
                 raise
@@ -219,7 +221,7 @@ class OnDeviceCollector:
                 f"{full}. Give a smaller algorithm.batch, or runtime.environments=host."
             ) from error
         self._open = self._collect.unit == "decisions"
-        self._profile.rollout(perf_counter() - begun, {}, rollout.counters)
+        self._profile.rollout(0.0, {}, rollout.counters)
         return Collected((rollout,))
 
     def _playing(self, request: RolloutRequest) -> DevicePlay | TreePlay:

@@ -19,6 +19,7 @@ from ludus.policies.registry import build_policy
 from ludus.runs import assembly, scenario_check
 from ludus.runs.runner import resume, run
 from ludus.runs.scenario_files import parse_scenario
+from ludus.storage.reader import Reader
 from ludus.testing.device_env import CopiedEnv
 
 THERE = ("runtime.environments=device", "runtime.device=cpu")
@@ -77,6 +78,10 @@ def test_opponents_are_asked_for_their_own_seats_alone(tmp_path: Path) -> None:
     done = run(tools.scenario("ppo", *THERE, *three), run_dir=tmp_path / "run", report=False)
     assert done.summary.complete
     assert done.summary.counters["episodes"] == 2 * 3 * 80
+    with Reader(tmp_path / "run") as reader:
+        names = {name for name, _ in reader.metric_names()}
+    assert {"seconds/device", "seconds/learning"} <= names
+    assert not {"seconds/environment", "seconds/inference"} & names  # nothing is played in memory
 
 
 def test_a_population_of_networks_without_a_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,8 +18,10 @@ from ludus.apps.common.progress import (
     number,
     progress_for,
     remaining,
+    report_compilation,
     signed,
 )
+from ludus.core.compilation import Compilation
 from ludus.core.types import EvaluationTask, Mixture, PolicyRef, PolicySpec, TrainingResult, TrainingTask
 from ludus.reporting.curves import compact
 from ludus.reporting.rates import Rates
@@ -118,6 +120,31 @@ def test_time_left_follows_the_nearest_limit() -> None:
     assert rates.seconds_left() == 8.0  # both limits: 12 - 4 and 8 generations of 1 s
     rates.generation(record(6, seconds=5.0))
     assert rates.seconds_left() == pytest.approx(4 * 2 / 5)
+
+
+def test_what_torch_compiled_is_no_part_of_the_pace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the first generation, eight of whose ten seconds went into it, and which takes three more: then nine of five seconds."""
+    compilation = Compilation()
+    monkeypatch.setattr("ludus.reporting.rates.COMPILATION", compilation)
+    rates = Rates(clock := Clock())
+    rates.started(synthetic.info(Path("r"), generations=10))
+    clock.now, compilation.seconds = 10.0, 8.0
+    assert rates.seconds_left(tasks=3.0) == 9 * 5.0 + 3.0
+
+
+def test_it_is_said_once_what_torch_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    compilation, lines = Compilation(), list[str]()
+    monkeypatch.setattr("ludus.apps.common.progress.COMPILATION", compilation)
+    with report_compilation(lines.append):
+        for what in ("games on the device", "steps of a learner", "games on the device"):
+            with compilation.of(what):
+                compilation._begin()
+                compilation._end()
+    compilation._begin()
+    assert lines == [
+        "torch compiles games on the device, once in each process: seconds to minutes",
+        "torch compiles steps of a learner, once in each process: seconds to minutes",
+    ]
 
 
 def test_terminal_shows_table_and_bar() -> None:

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from ludus.core.compilation import COMPILATION
 from ludus.core.errors import escape_controls
 from ludus.core.types import Curve, EvaluationTask, Metrics, Task, TaskResult, TrainingResult, TrainingTask
 from ludus.reporting.curves import compact, format_newest, learner_key, newest, picture, seconds_left
@@ -323,7 +324,8 @@ def format_columns(
 
 @contextmanager
 def report_compilation(tell: Callable[[str], None]) -> Iterator[None]:
-    """While it lasts, `tell` hears once that kernels are compiled, if that takes longer than a moment: in a new installation, mostly."""
+    """While it lasts, `tell` hears once that kernels are compiled, if that takes longer than a moment: in a new installation, mostly. It
+    hears once, too, of each kind of thing that torch compiles, which it does in every process."""
     from numba.core import event
 
     class Compilation(event.TimingListener):
@@ -335,7 +337,17 @@ def report_compilation(tell: Callable[[str], None]) -> Iterator[None]:
                 tell("compiling kernels, once for this installation")
             super().on_start(compiled)  # type: ignore[no-untyped-call]
 
-    with event.install_listener("numba:compile", Compilation()):  # type: ignore[no-untyped-call]
+    kinds = set[str]()
+
+    def torch_compiles(what: str) -> None:
+        if what not in kinds:
+            kinds.add(what)
+            tell(f"torch compiles {what}, once in each process: seconds to minutes")
+
+    with (
+        event.install_listener("numba:compile", Compilation()),  # type: ignore[no-untyped-call]
+        COMPILATION.heard_by(torch_compiles),
+    ):
         yield
 
 
