@@ -7,7 +7,7 @@ import os
 import platform
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires, version
 from importlib.resources import files
@@ -166,17 +166,33 @@ def _where(algorithm: Algorithm) -> str:
 
 def _show_speed() -> None:
     from ludus.backend.device import gpu_count
+    from ludus.core.machine import thread_limits
+    from ludus.core.process_settings import standard_settings
     from ludus.core.types import DeviceChoice
+    from ludus.runs.scenario_runtime import RuntimeChoice
 
-    choices = {"cpu, as it chooses": DeviceChoice("cpu"), "cpu, torch": DeviceChoice("cpu", written=False)}
+    choices = {"cpu": DeviceChoice("cpu"), "cpu, torch": DeviceChoice("cpu", written=False)}
     choices |= {f"cuda:{k}": DeviceChoice(f"cuda:{k}") for k in range(gpu_count())}
-    write(f"learning, rows × epochs a second (about {_SECONDS:.0f} s each)\n")
-    rows = [[name, *(_speed(algorithm, choice) for choice in choices.values())] for name, algorithm in _tasks()]
+    threads = RuntimeChoice().threads
+    write(
+        f"learning, rows × epochs a second, with the threads of a run (runtime.threads={threads}; about {_SECONDS:.0f} s each)\n"
+    )
+    with standard_settings(), thread_limits(torch_threads=threads):
+        rows = [[name, *_speeds(algorithm, choices.values())] for name, algorithm in _tasks()]
     table(("update", *choices), rows)
 
 
-def _speed(algorithm: Algorithm, choice: DeviceChoice) -> str:
-    update = _Update(algorithm, choice)
+def _speeds(algorithm: Algorithm, choices: Iterable[DeviceChoice]) -> Iterator[str]:
+    """Yield the speed of each choice; of those that come to one device and backend, one is measured."""
+    speed_of: dict[tuple[str, bool], str] = {}
+    for choice in choices:
+        update = _Update(algorithm, choice)
+        if update.place not in speed_of:
+            speed_of[update.place] = _speed(update)
+        yield speed_of[update.place]
+
+
+def _speed(update: _Update) -> str:
     update()  # kernels are compiled
     begun, count = time.perf_counter(), 0
     while time.perf_counter() - begun < _SECONDS:
@@ -206,17 +222,21 @@ def _learner(algorithm: Algorithm, env: EnvSpec, choice: DeviceChoice) -> Learne
 
 
 class _Update:
-    """One update of a learner from made-up experience, again and again. rows: with each epoch counted."""
+    """One update of a learner from made-up experience, again and again. rows: with each epoch counted. place: device, and whether CPU
+    kernels compute there."""
 
     def __init__(self, algorithm: Algorithm, choice: DeviceChoice) -> None:
         import numpy as np
 
+        from ludus.backend.device import HasPlacement
         from ludus.policies.registry import build_policy
         from ludus.replay.base import Sample
         from ludus.testing.algorithm import synthetic_rollout
 
         env = _env(algorithm)
         self._learner = _learner(algorithm, env, choice)
+        assert isinstance(self._learner, HasPlacement)
+        self.place = self._learner.placement.device, self._learner.placement.written
         policy, segments = build_policy(self._learner.spec, self._learner.weights()), algorithm.collect().amount // 3
         rollout = synthetic_rollout(env, policy, seats=(0,), segments=segments, rng=np.random.default_rng(0))
         (_, items), *_ = self._learner.items(rollout)

@@ -6,11 +6,13 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 
 from ludus.backend import device
 from ludus.cli import doctor
 from ludus.cli.main import main
 from ludus.cli.train import hints
+from ludus.core.types import DeviceChoice
 from ludus.runs.scenario_files import load_scenario
 
 
@@ -94,6 +96,41 @@ def test_doctor_names_versions_that_were_not_tested(
     pin = tested["openskill"]
     assert f"openskill  7.0.0, which was not tested; {pin} was: `pip install 'openskill=={pin}'`\n" in out
     assert "torch  2" not in out[out.index("\nversions") : out.index("\ndevices")]
+
+
+def test_the_doctor_measures_each_place_once_with_the_threads_of_a_run(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where CPU kernels learn nothing, both columns of the CPU are one backend, and say the same."""
+    made, threads = list[DeviceChoice](), set[int]()
+
+    class Update:
+        rows = 10
+
+        def __init__(self, algorithm: str, choice: DeviceChoice) -> None:
+            self.place = choice.device, choice.written and algorithm == "kernels"
+            made.append(choice)
+
+        def __call__(self) -> None:
+            threads.add(torch.get_num_threads())
+
+    speeds = iter(["1 k", "2 k", "3 k"])
+    monkeypatch.setattr(doctor, "_Update", Update)
+    monkeypatch.setattr(doctor, "_tasks", lambda: iter([("a", "kernels"), ("b", "torch")]))
+    monkeypatch.setattr(doctor, "_speed", lambda update: update() or next(speeds))
+    monkeypatch.setattr(device, "gpu_count", lambda: 0)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        doctor._show_speed()
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert threads == {1}
+    assert len(made) == 4
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["a", "1", "k", "2", "k"] in lines
+    assert ["b", "3", "k", "3", "k"] in lines
 
 
 @pytest.mark.slow
