@@ -231,7 +231,7 @@ def jaxmarl(preset: str, options: Options) -> Mapping[str, float]:
     budget = 4_000 if options.small else BUDGET // 10 if options.quick else BUDGET
     with tempfile.TemporaryDirectory() as folder:
         for name, steps in ("warm-up", budget // 10), ("run", budget):
-            changes = [f"runtime.device={options.device}", f"response={{env_steps: {steps}}}", "evaluation.episodes=2"]
+            changes = [f"runtime.device={options.device}", f"response={{steps: {steps}}}", "evaluation.episodes=2"]
             watch = _watch()
             scenario = load_scenario(preset, changes, options.seed)
             seconds, _ = _run(scenario, Path(folder) / name, observer=watch)
