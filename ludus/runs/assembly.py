@@ -118,6 +118,8 @@ def where_acts(scenario: Scenario, spec: EnvSpec) -> Callable[[Policy], str] | N
     def acts(policy: Policy) -> str:
         if spec.enumeration is not None and policy.memory_shape is None:
             return "cpu: it plays from a table"
+        if runtime.kind != "inprocess":  # this machine may have none
+            return "GPUs of its workers (runtime.gpus)"
         return describe_acting(policy, runtime.acting_choice, rows)
 
     return acts

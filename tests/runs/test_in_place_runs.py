@@ -134,6 +134,7 @@ def test_workers_without_anything_to_play_are_refused(
         (SELF_PLAY, "env.tree=off | runtime.acting=cpu", "cpu: as asked for"),
         (SELF_PLAY, "env.num_envs=64", "cpu: it plays from a table"),
         (SELF_PLAY, "runtime.kind=ray", "cpu: its workers have no GPU"),
+        (SELF_PLAY, "runtime.kind=ray | runtime.gpus=0.1 | env.tree=off", "GPUs of its workers"),
         (SELF_PLAY, "runtime.kind=ray | runtime.inference=server", "inference servers"),
     ],
 )
