@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 from ludus.algorithms.common import losses
 from ludus.algorithms.common.config import Schedule
 from ludus.algorithms.dqn.kernels import next_values, q_loss
-from ludus.algorithms.on_policy.kernels import clipped_value_loss, compress, squared_value_loss
+from ludus.algorithms.on_policy.kernels import (
+    CompressedRows,
+    clipped_value_loss,
+    compress,
+    compress_distinct,
+    squared_value_loss,
+)
 from ludus.algorithms.ppo.kernels import policy_losses
 from ludus.core.errors import ConfigError
 from ludus.policies.action_value_policy import action_values
@@ -220,3 +226,19 @@ def test_next_values_literal():
         0.0,
     ]  # double: the online network chooses action 0
     assert next_values(target, target, mask, index).tolist() == [4.0, 0.0]
+
+
+def test_the_squared_error_of_large_returns_is_not_less_than_nothing():
+    """Squares of float32 would differ by more than the error; of rows whose states all differ, and of rows of one state."""
+    rng = np.random.default_rng(0)
+    target = (100 + rng.standard_normal(256)).astype(np.float32)
+    zeros, action, states = np.zeros(256, np.float32), np.zeros(256, np.int32), np.arange(256, dtype=np.int32)
+    distinct = CompressedRows(256, states, *compress_distinct(action, zeros, zeros, target))
+    together = compress(states, action, zeros, zeros, target, states=256, actions=1)
+    for apart in (0.0, 1e-4):
+        value = (target + apart * rng.standard_normal(256)).astype(np.float32)
+        expected = 0.5 * np.mean((value.astype(np.float64) - target) ** 2)
+        for compressed in (distinct, together):
+            found = squared_value_loss(value[:, None], compressed, scale=1.0, gradient=np.zeros((256, 1), np.float32))
+            assert found >= 0.0
+            np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-12)

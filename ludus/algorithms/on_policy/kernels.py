@@ -117,7 +117,7 @@ def compress_distinct(action: Array, logp: Array, advantage: Array, target: Arra
 def _distinct(logp, advantage, target, columns):  # type: ignore[no-untyped-def]
     """Write the seven columns of float64 that compressed rows have, in their order."""
     for k in range(len(logp)):
-        a, g = float(advantage[k]), float(target[k])
+        a, g = float(advantage[k]), np.float64(target[k])  # `float` keeps float32 here, whose squares cancel
         columns[0, k] = logp[k]
         columns[1, k], columns[2, k] = (a, 0.0) if a > 0.0 else (0.0, a)  # a NaN stays
         columns[3, k] = columns[4, k] = 1.0
@@ -127,7 +127,7 @@ def _distinct(logp, advantage, target, columns):  # type: ignore[no-untyped-def]
 @kernel
 def _sums(state, target, count, total, square):  # type: ignore[no-untyped-def]
     for k in range(len(state)):
-        s, g = state[k], float(target[k])
+        s, g = state[k], np.float64(target[k])
         count[s] += 1.0
         total[s] += g
         square[s] += g * g
@@ -234,8 +234,9 @@ def squared_value_loss(out: Array, compressed: CompressedRows, *, scale: float, 
 def _value(out, count, total, square, rows, scale, gradient):  # type: ignore[no-untyped-def]
     loss, column = 0.0, out.shape[1] - 1
     for s in range(len(count)):
-        v = float(out[s, column])
-        loss += 0.5 * (v * (count[s] * v - 2.0 * total[s]) + square[s])
+        v = np.float64(out[s, column])
+        error = v * (count[s] * v - 2.0 * total[s]) + square[s]
+        loss += 0.0 if error < 0.0 else 0.5 * error  # a NaN stays; less than 0 is rounding
         gradient[s, column] = scale * (count[s] * v - total[s]) / rows
     return loss / rows
 
