@@ -98,7 +98,7 @@ def in_full(text: str, overrides: Sequence[str] = ()) -> Scenario:
     """The scenario that a text describes, as it was measured: what is left out has the classes' defaults, and not what the environment
     would say today."""
     scenario = parse_scenario(text, list(overrides))
-    return parse_scenario(to_yaml({"scenario": scenario.kind, **scenario.modeldump(mode="json")}))
+    return parse_scenario(to_yaml({"scenario": scenario.kind, **scenario.model_dump(mode="json")}))
 
 
 def same_scenario(text: str, other: str) -> bool:

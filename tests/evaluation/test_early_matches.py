@@ -194,5 +194,5 @@ def test_who_asks_for_matches_of_new_members_with_all(changes: list[str], all_of
 def test_where_a_gpu_may_be_acted_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Children see none: the same match would differ by who plays it."""
     monkeypatch.setattr(scenario_check, "gpu_count", lambda: 1)
-    with pytest.raises(LudusError, match=r"device=auto policies may act on a GPU.* give runtime\.device=cpu"):
+    with pytest.raises(LudusError, match=r"device=auto policies may act on a GPU.* give runtime\.acting=cpu"):
         run(parse_scenario(PSRO, ["evaluation.workers=1"]))
