@@ -216,6 +216,9 @@ def wanted(text: str) -> str:
     return f"{sign} {value}"
 
 
+Rows = list[tuple[str, ...]]
+
+
 def table(*rows: Sequence[str], right: Sequence[int] = ()) -> str:
     """Write rows as Markdown, the heading first; `right`: columns of numbers."""
     heading, *rest = rows
