@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from ludus.core.types import EnvSpec, PolicyRef
 from ludus.envs.base import VectorEnv
 from ludus.envs.families import closed_on_error
 from ludus.envs.game_facts import GameFacts
-from ludus.envs.sweep_rules import find_sweep_rules
+from ludus.envs.sweep_rules import SweepRules, find_sweep_rules
 from ludus.envs.tree.game_tree import find_tree
 from ludus.evaluation.background import BackgroundEvaluator, Evaluator, Score
 from ludus.evaluation.exact import ExactEvaluator, tree_on
@@ -324,6 +325,18 @@ def _loader(manager: AgentManager) -> Callable[[PolicyRef], Policy]:
     return policy
 
 
+def _sweep_rules(scenario: Scenario, env: VectorEnv) -> SweepRules | None:
+    """Return the rules of a game whose exploitability sweeps compute, where that was asked for."""
+    return find_sweep_rules(env) if scenario.evaluation.exploitability == "exact" else None
+
+
+def _look(control: Control, stop: StopRequest) -> None:
+    """Do what the control file asks for. Raises Interrupted once the run is to stop."""
+    control.look()
+    if stop.requested:
+        raise Interrupted
+
+
 def build_driver(
     scenario: Scenario,
     runtime: Runtime | None,
@@ -341,8 +354,7 @@ def build_driver(
     others train."""
     callbacks = CallbackObserver(scenario.callbacks) if scenario.callbacks else None
     observer = Observers(*observers, *([] if callbacks is None else [callbacks]))
-    spec = env.spec
-    population = scenario.population(spec)
+    spec, population = env.spec, scenario.population(env.spec)
     manager = AgentManager(
         utility_range=info.utility_range,
         population=population,
@@ -363,23 +375,18 @@ def build_driver(
         observer.message(f"warning: {text}")
         warnings.warn(f"run {store.run_dir.name}: {text}", RunWarning, stacklevel=2)
 
-    def on_progress() -> None:
-        control.look()
-        if stop.requested:
-            raise Interrupted
-
     if runtimes := {id(one): one for one in (runtime, beside) if one is not None}:
         for one in runtimes.values():
             one.tell = tell
         control.watch(lambda: [part for one in runtimes.values() for part in known_parts(one)])
     rollouts = _training_rollouts(scenario, runtime, env, store.run_dir, tell, warn)
     episodes, trainers = _learning(scenario, runtime, rollouts.profile)
-    policy = _loader(manager)
+    policy, choice = _loader(manager), scenario.runtime
     early = _early(scenario, beside, spec, policy, run_dir=store.run_dir, tell=tell)
     return Driver(
         scheduler=scheduler,
         work=TaskRunner(
-            scenario.runtime,
+            choice,
             scenario.response,
             scenario.evaluation,
             scenario.checkpoints,
@@ -391,11 +398,11 @@ def build_driver(
                 policy,
                 scenario.seed,
                 trainers=trainers,
-                feed=scenario.runtime.feed,
-                device=scenario.runtime.device_choice,
+                feed=choice.feed,
+                device=choice.device_choice,
                 where_acts=where_acts(scenario, spec),
                 vectors=_vectors(scenario, env),
-                background=_background(scenario, runtime, beside, spec, store, observer, on_progress),
+                background=_background(scenario, runtime, beside, spec, store, observer, partial(_look, control, stop)),
                 callbacks=callbacks,
                 observer=observer,
                 clock=control.clock,
@@ -403,8 +410,8 @@ def build_driver(
             _exact(scenario, env, population, tell),
             lambda: MatchRunner(rollouts, policy, seed=scenario.seed, early=early),
             early,
-            sweep_rules=find_sweep_rules(env) if scenario.evaluation.exploitability == "exact" else None,
-            task_slots=max(scenario.runtime.task_slots, scheduler.together),
+            sweep_rules=_sweep_rules(scenario, env),
+            task_slots=max(choice.task_slots, scheduler.together),
         ),
         store=store,
         files=files,
