@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HiddenBoard:
-    """A game of two players, who try cells in turn: a try on a free cell puts a stone there, one on a taken cell only shows that it is
-    taken. A set of stones is a number, with bit c for cell c.
+    """A game of two players, who try cells in turn: a try on a free cell puts a stone there, one on an occupied cell only shows that there
+    is a stone. A set of stones is a number, with bit c for cell c.
 
     Attributes:
         cells: Their number, C.
-        abrupt: Whether a try on a taken cell loses the turn.
+        abrupt: Whether a try on an occupied cell loses the turn.
         counts: Whether players see how many tries there were.
         sequences: Whether policies see the order of their tries, too, and not their view of the board alone.
         wins: () -> bool[2, 2 ** C], the sets of stones with which a player has won.

@@ -505,7 +505,7 @@ class EpisodeRecords:
 
     Attributes:
         rows: float64[T, E, 4 + P + F]: whether it is over, whether it terminated, its length, which one it was of its environment, returns,
-            entries drawn.
+            and the entry of each factor.
         seat: int64[E], the learner's.
         players: P.
     """

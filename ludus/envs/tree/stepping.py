@@ -224,8 +224,8 @@ class TreeGames:
         return self._tables[player].first
 
     def thresholds(self, player: int, tables: Tensor) -> Tensor:
-        """Return int64[K (S_p - 1)] of tables float64[K, I_p, A]: the number of 53 bits below which this action of its state, or one before
-        it, is taken. An action of probability 0 is never taken."""
+        """Return int64[K (S_p - 1)] of tables float64[K, I_p, A]: the number of 53 bits below which a player chooses this action of its
+        state, or one before it; never one of probability 0."""
         at = self._tables[player]
         chances = tables.flatten(1).index_select(1, at.entry)
         # Sums are differences of sums over all states before, which may wrap, as differences do too.
