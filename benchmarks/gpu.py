@@ -29,7 +29,7 @@ from typing import cast
 
 from rich.console import Console
 
-from benchmarks import gpu_acting, gpu_auto, gpu_learning, gpu_resident, gpu_runs, gpu_trees, gpu_vmas
+from benchmarks import gpu_acting, gpu_auto, gpu_jax, gpu_learning, gpu_resident, gpu_runs, gpu_trees, gpu_vmas
 from benchmarks.contestants import Contestant, Repetition, measure
 from benchmarks.gpu_options import Measure, Options, Part
 from benchmarks.gpu_store import Store, file_name
@@ -38,7 +38,9 @@ from benchmarks.lines import Lines
 from benchmarks.machine import ROOT, commit
 
 PACKAGES = ("ludus", "numpy", "numba", "torch", "open-spiel", "jax", "vmas")
-MODULES = cast(Sequence[Part], (gpu_runs, gpu_trees, gpu_resident, gpu_learning, gpu_acting, gpu_auto, gpu_vmas))
+MODULES = cast(
+    Sequence[Part], (gpu_runs, gpu_jax, gpu_trees, gpu_resident, gpu_learning, gpu_acting, gpu_auto, gpu_vmas)
+)
 KINDS: dict[str, Measure] = {kind: measure for module in MODULES for kind, measure in module.KINDS.items()}
 PARTS: Mapping[str, Sequence[str]] = {
     "leduc": ("leduc", "leduc_core", "leduc_core_own"),
@@ -55,11 +57,11 @@ PARTS: Mapping[str, Sequence[str]] = {
     "sac": ("sac", "sac_limit"),
     "networks": ("frames", "frames_limit", "attending"),
     "smax": ("smax", "jaxmarl_smax"),
-    "overcooked": ("overcooked",),
+    "overcooked": ("overcooked", "jaxmarl_smax_overcooked"),
     "vmas": ("vmas_mappo", "vmas_steps", "vmas_learner"),
     "stack": ("stack",),
     "server": ("server", "copies"),
-    "sb3": ("sb3_rollout",),
+    "sb3": ("sb3_rollout_updates",),
 }
 """Kinds of workers and environments of peers, in the order of importance."""
 ANYWHERE, TOGETHER = {"nash_conv_core"}, {"nash_conv_gpu", "nash_conv_core"}

@@ -15,8 +15,7 @@ them (warm), beside one core, warm. Numba's caches are warm: `benchmarks.cold_st
 that a game can take; and host time, of rollouts without the profiler. The bar of time is two launches of the 33 µs that one took when a
 step had 77 (an H200, 2026-11-28).
 
-`cartpole`: PPO on Gymnasium's CartPole with `--device cuda`, what compiles included. `smax`, `overcooked`: presets, environment steps a
-second, after a smaller run; JaxMARL's own program takes as many steps, and compiles before its clock starts.
+`cartpole`: PPO on Gymnasium's CartPole with `--device cuda`, what compiles included.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from ludus.runs.scenario import Scenario
     from ludus.training.collecting import Collected
 
-SECONDS, NASH_CONV, RETURN, RATE = "seconds", "nash_conv", "return", "environment steps per second"
+SECONDS, NASH_CONV, RETURN = "seconds", "nash_conv", "return"
 COLD, WARM = "seconds to generation 1, cold", "seconds to generation 1, warm"
 LAUNCHES, STEP_TIME, TIME_EACH = "launches per game step", "host µs per game step", "host µs per launch"
 SETTINGS = ("algorithm.batch=1500", "algorithm.epochs=10")
@@ -51,8 +50,6 @@ SEEDS = tuple(range(4, 28))
 """None that SETTINGS was chosen by."""
 SLOW, FEW = 10.0, 6
 """Seconds of a run from which on the GPU plays so many seeds."""
-BUDGET = 2_000_000
-"""Environment steps of SMAX and Overcooked."""
 
 # --------------------------------------------------------------------------------------------------------------------
 # The preset `leduc`.
@@ -67,15 +64,15 @@ def leduc(options: Options, settings: Sequence[str]) -> Mapping[str, float]:
     """Seconds of the preset, and what it comes to."""
     with tempfile.TemporaryDirectory() as folder:
         small = ["generations=1", "response={episodes: 3000}"]
-        _run(_leduc(options, [*settings, *small]), Path(folder) / "warm-up")
-        seconds, result = _run(_leduc(options, settings), Path(folder) / "run")
+        timed_run(_leduc(options, [*settings, *small]), Path(folder) / "warm-up")
+        seconds, result = timed_run(_leduc(options, settings), Path(folder) / "run")
     return {SECONDS: seconds, NASH_CONV: result.nash_conv[-1]}
 
 
 def nash_conv(options: Options, settings: Sequence[str]) -> Mapping[str, float]:
     """What it comes to."""
     with tempfile.TemporaryDirectory() as folder:
-        _, result = _run(_leduc(options, settings), Path(folder) / "run")
+        _, result = timed_run(_leduc(options, settings), Path(folder) / "run")
     return {NASH_CONV: result.nash_conv[-1]}
 
 
@@ -86,7 +83,7 @@ def _leduc(options: Options, settings: Sequence[str]) -> Scenario:
     return load_scenario("leduc", [*settings, *small], options.seed)
 
 
-def _run(scenario: Scenario, folder: Path, **more: Any) -> tuple[float, Any]:
+def timed_run(scenario: Scenario, folder: Path, **more: Any) -> tuple[float, Any]:
     """Seconds, and the result."""
     from ludus.runs.runner import run
 
@@ -196,7 +193,7 @@ def launches(options: Options) -> Mapping[str, float]:
     OnDeviceCollector.take = watched  # type: ignore[method-assign]
     try:
         with tempfile.TemporaryDirectory() as folder:
-            _run(scenario, Path(folder) / "run")
+            timed_run(scenario, Path(folder) / "run")
     finally:
         OnDeviceCollector.take = take  # type: ignore[method-assign]
     spec = scenario.env.make(num_envs=1).spec
@@ -218,27 +215,13 @@ def cartpole(options: Options, *, here: bool = False) -> Mapping[str, float]:
     small = ["response={decisions: 4000}"] if options.small else []
     settings = [f"runtime.device={'cpu' if here else options.device}", *small]
     scenario = load_scenario("gymnasium/CartPole-v1", settings, options.seed, algorithm="ppo")
-    watch = _watch()
+    watch = watch_run()
     with tempfile.TemporaryDirectory() as folder:
-        seconds, _ = _run(scenario, Path(folder) / "run", observer=watch)
+        seconds, _ = timed_run(scenario, Path(folder) / "run", observer=watch)
     return {SECONDS: seconds, RETURN: watch.newest[RETURN]}
 
 
-def jaxmarl(preset: str, options: Options) -> Mapping[str, float]:
-    """Environment steps a second of a run."""
-    from ludus.runs.scenario_files import load_scenario
-
-    budget = 4_000 if options.small else BUDGET // 10 if options.quick else BUDGET
-    with tempfile.TemporaryDirectory() as folder:
-        for name, steps in ("warm-up", budget // 10), ("run", budget):
-            changes = [f"runtime.device={options.device}", f"response={{steps: {steps}}}", "evaluation.episodes=2"]
-            watch = _watch()
-            scenario = load_scenario(preset, changes, options.seed)
-            seconds, _ = _run(scenario, Path(folder) / name, observer=watch)
-    return {RATE: watch.counters["env_steps"] / seconds, SECONDS: seconds}
-
-
-def _watch() -> Any:
+def watch_run() -> Any:
     """An observer that keeps the newest figures of training (`newest`) and a run's `counters`."""
     from ludus.storage.base import NullObserver, RunSummary
 
@@ -270,15 +253,12 @@ KINDS: Mapping[str, Measure] = {
     "launches": launches,
     "cartpole": cartpole,
     "cartpole_core": partial(cartpole, here=True),
-    "smax": partial(jaxmarl, "smax-3m"),
-    "overcooked": partial(jaxmarl, "overcooked"),
 }
 LEDUC, LEDUC_CORE = "preset leduc, GPU", "preset leduc, one core, same settings"
 LEDUC_OWN = "preset leduc, one core, its own settings"
 NASH_CONVS = "preset leduc, GPU, NashConv", "preset leduc, one core, same settings, NashConv"
 START, START_CORE, LAUNCHED = "start of preset leduc, GPU", "start of preset leduc, one core", "rollout of preset leduc"
 CARTPOLE, CARTPOLE_CORE = "CartPole by PPO, GPU", "CartPole by PPO, one core"
-SMAX, SMAX_PEER, OVERCOOKED = "SMAX 3m", "SMAX 3m, JaxMARL", "Overcooked, cramped room"
 SHOWN = (
     (LEDUC, SECONDS),
     (LEDUC_CORE, SECONDS),
@@ -290,19 +270,13 @@ SHOWN = (
     (LAUNCHED, TIME_EACH),
     (CARTPOLE, SECONDS),
     (CARTPOLE_CORE, SECONDS),
-    (SMAX, RATE),
-    (OVERCOOKED, RATE),
 )
 """Figures that the page has in rows of their own."""
 
 
 def contestants(device: str) -> tuple[Contestant, ...]:
-    """On this device; JaxMARL beside a GPU only."""
+    """On this device."""
     few = SEEDS[:3]
-    jaxmarl_smax = Contestant(
-        SMAX_PEER, "benchmarks.peers.jaxmarl_smax.run", ("--map", "3m", "--steps", str(BUDGET)), "jaxmarl_smax",
-        seeds=(0, 1, 2), quick_seeds=(),
-    )  # fmt: skip
     return (
         contestant(LEDUC, "leduc", device, seeds=few, quick_seeds=few[:1]),
         contestant(LEDUC_CORE, "leduc_core", device, seeds=few, quick_seeds=few[:1]),
@@ -314,9 +288,6 @@ def contestants(device: str) -> tuple[Contestant, ...]:
         contestant(LAUNCHED, "launches", device),
         contestant(CARTPOLE, "cartpole", device),
         contestant(CARTPOLE_CORE, "cartpole_core", device),
-        contestant(SMAX, "smax", device),
-        contestant(OVERCOOKED, "overcooked", device),
-        *(() if device == "cpu" else (jaxmarl_smax,)),
     )
 
 
@@ -326,9 +297,6 @@ def bars(*, gpu: bool) -> tuple[Bar, ...]:
     def upper(m: Medians) -> float:
         over, under = (m.values(name, NASH_CONV) for name in NASH_CONVS)
         return ratio_interval(over, under)[1] if min(len(over), len(under)) > 1 else float("nan")
-
-    def times_jaxmarl(m: Medians) -> float:
-        return m(SMAX, RATE) / (m(SMAX_PEER, "env_steps") / m(SMAX_PEER, SECONDS))
 
     return (
         Bar(f"{LEDUC}, a whole run", "<= 8", lambda m: m(LEDUC, SECONDS), unit="s", quick=gpu),
@@ -344,19 +312,6 @@ def bars(*, gpu: bool) -> tuple[Bar, ...]:
         Bar(f"{LAUNCHED}, launches per game step", "<= 2", lambda m: m(LAUNCHED, LAUNCHES), quick=gpu),
         Bar(f"{LAUNCHED}, host time per game step", "<= 66", lambda m: m(LAUNCHED, STEP_TIME), unit="µs", quick=gpu),
         Bar(f"{CARTPOLE}, a whole run", "<= 20", lambda m: m(CARTPOLE, SECONDS), unit="s", quick=gpu),
-        Bar(f"{SMAX}, times JaxMARL's own program", ">= 1", times_jaxmarl, unit="x", quick=gpu),
-        unbuilt(
-            f"{OVERCOOKED}, times JaxMARL's own program",
-            ">= 1",
-            "benchmarks/peers has no program of JaxMARL for Overcooked",
-            unit="x",
-        ),
-        unbuilt(
-            "Pgx's connect four by PPO in self-play, times a program in the manner of PureJaxRL",
-            ">= 1",
-            "benchmarks/peers has no such program",
-            unit="x",
-        ),
         unbuilt("phantom_ttt and dark_hex(3) compiled for a GPU, steps", ">= 1e9", "not built", unit="/s"),
         unbuilt("other games compiled for a GPU, steps", ">= 1e8", "not built", unit="/s"),
     )

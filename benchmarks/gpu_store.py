@@ -16,8 +16,10 @@ from benchmarks.results import PACKAGES, dump, from_json, to_json
 
 
 def file_name(contestant: Contestant) -> str:
-    """The kind of a worker of ours, the environment of a peer's, without an ending."""
-    return contestant.peer or contestant.arguments[1]
+    """The kind of a worker of ours, the module of a peer's, without an ending."""
+    if contestant.peer is None:
+        return contestant.arguments[1]
+    return contestant.module.removeprefix("benchmarks.peers.").removesuffix(".run").replace(".", "_")
 
 
 @dataclass(frozen=True, slots=True)

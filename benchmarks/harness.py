@@ -23,6 +23,7 @@ import math
 import operator
 import os
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -238,11 +239,16 @@ def figures_table(
 
 
 def setup(peer: str) -> None:
-    """Builds the environment of a peer in benchmarks/peers/PEER/.venv: its requirements.txt, then its build.py if it has one."""
+    """Builds the environment of a peer in benchmarks/peers/PEER/.venv: its requirements.txt, where there is an NVIDIA GPU its
+    requirements-cuda.txt, and its build.py, if it has them."""
     folder = PEERS / peer
     venv.create(folder / ".venv", with_pip=True, clear=True)
     python = folder / ".venv" / "bin" / "python"
-    subprocess.run([python, "-m", "pip", "install", "--quiet", "-r", folder / "requirements.txt"], check=True)
+    files = [folder / "requirements.txt"]
+    if (folder / "requirements-cuda.txt").exists() and shutil.which("nvidia-smi"):
+        files.append(folder / "requirements-cuda.txt")
+    for file in files:
+        subprocess.run([python, "-m", "pip", "install", "--quiet", "-r", file], check=True)
     if (folder / "build.py").exists():
         subprocess.run([python, folder / "build.py"], check=True)
 

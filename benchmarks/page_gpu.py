@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
-from benchmarks import gpu
+from benchmarks import gpu, gpu_jax
 from benchmarks.gpu_acting import STACKS
 from benchmarks.gpu_auto import GIVEN
 from benchmarks.gpu_auto import NAMES as AUTO
@@ -64,7 +64,7 @@ def figures(folder: Path = RESULTS / "gpu") -> list[tuple[str, ...]]:
     store = Store(folder)
     found = gpu.medians(store)
     out: list[tuple[str, ...]] = [("figure", "median", "least", "most", "repetitions", "measured")]
-    for name, figure in SHOWN:
+    for name, figure in (*SHOWN, *gpu_jax.SHOWN):
         if name in found.names:
             values = found.values(name, figure)
             spread = (number(value) for value in (median(values), min(values), max(values)))

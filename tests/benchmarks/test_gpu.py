@@ -137,6 +137,8 @@ def test_a_cpu_runs_all_parts_small_and_leaves_the_results_of_cards_alone(
 ) -> None:
     monkeypatch.setattr(gpu, "RESULTS", tmp_path)
     monkeypatch.setattr(gpu, "find_spec", lambda package: None if package == "ray" else package)
+    ours = Path(sys.executable)
+    monkeypatch.setattr(gpu, "interpreter", lambda worker, _: tmp_path / "absent" if worker.peer else ours)
     assert gpu.main(["--device", "cpu", "--at-once", "1"]) == 0
     measured = {name for name, _, _ in asked}
     assert measured == set(gpu.KINDS) - {"server", "copies"}

@@ -240,23 +240,30 @@ def test_every_peer_can_be_set_up() -> None:
     assert sorted(path.parent.name for path in harness.PEERS.glob("*/run.py")) == sorted(PEERS)
     for folder, package in PEERS.items():
         pins = (harness.PEERS / folder / "requirements.txt").read_text().splitlines()
-        assert all("==" in pin for pin in pins)
+        for_gpu = harness.PEERS / folder / "requirements-cuda.txt"
+        assert all("==" in pin for pin in pins + (for_gpu.read_text().splitlines() if for_gpu.exists() else []))
         assert any(pin.startswith(f"{package}==") for pin in pins)
 
 
-def test_a_peer_s_own_build_comes_after_its_requirements(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("gpu", [False, True])
+def test_a_peer_s_own_build_comes_after_its_requirements(
+    gpu: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     done: list[list[str]] = []
+    monkeypatch.setattr(harness.shutil, "which", lambda name: f"/usr/bin/{name}" if gpu else None)
     monkeypatch.setattr(harness, "PEERS", tmp_path)
     monkeypatch.setattr(harness.venv, "create", lambda *_, **__: None)
     monkeypatch.setattr(harness.subprocess, "run", lambda command, **_: done.append([str(part) for part in command]))
     for name in ("hare", "tortoise"):
         (tmp_path / name).mkdir()
-    (tmp_path / "tortoise" / "build.py").touch()
+    for name in ("build.py", "requirements-cuda.txt"):
+        (tmp_path / "tortoise" / name).touch()
     harness.setup("hare")
     harness.setup("tortoise")
     assert [command[-1] for command in done] == [
         str(tmp_path / "hare" / "requirements.txt"),
         str(tmp_path / "tortoise" / "requirements.txt"),
+        *([str(tmp_path / "tortoise" / "requirements-cuda.txt")] if gpu else ()),
         str(tmp_path / "tortoise" / "build.py"),
     ]
     assert done[-1][0] == str(tmp_path / "tortoise" / ".venv" / "bin" / "python")

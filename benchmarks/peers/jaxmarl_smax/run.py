@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import yaml
 
 from benchmarks.lines import Lines
+from benchmarks.peers.jax_device import use_device
 
 BASELINES = Path(sys.prefix) / "jaxmarl" / "baselines"
 SOURCE = BASELINES / "MAPPO"
@@ -45,13 +46,22 @@ def load(module: str, *, folder: Path, log: Any) -> ModuleType:
     return import_module(module)
 
 
-def arguments(description: str | None, argv: Sequence[str] | None) -> argparse.Namespace:
-    """map, steps, seed."""
+def arguments(
+    description: str | None,
+    argv: Sequence[str] | None,
+    *,
+    place: str = "map",
+    help: str = "of SMAX: 3m, 2s3z …",
+) -> argparse.Namespace:
+    """map (or another place), steps, seed. JAX computes on the device that is given. Raises RuntimeError where it sees none."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--map", required=True, help="of SMAX: 3m, 2s3z …")
+    parser.add_argument(f"--{place}", required=True, help=help)
     parser.add_argument("--steps", type=int, required=True, help="of the environment")
     parser.add_argument("--seed", type=int, default=0)
-    return parser.parse_args(argv)
+    parser.add_argument("--device", default="cpu", help="cpu, cuda, or cuda:N")
+    args = parser.parse_args(argv)
+    use_device(args.device)
+    return args
 
 
 def share_won(first: Callable[[Any], Any], step: Callable[[Any, Any], Any], *, longest: int, seed: int) -> float:
