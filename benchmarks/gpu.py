@@ -50,7 +50,7 @@ PARTS: Mapping[str, Sequence[str]] = {
     "dqn": ("dqn", "dqn_limit"),
     "cartpole": ("cartpole", "cartpole_core"),
     "nash-conv": ("nash_conv_gpu",),
-    "nash-conv-core": ("nash_conv_core",),
+    "nash-conv-core": ("nash_conv_core", "nash_conv_program"),
     "resident": ("resident_mmd", "resident_ppo"),
     "trees": ("play", "nash_conv", "compiled"),
     "auto": ("auto_acting", "auto_trees"),
@@ -64,7 +64,8 @@ PARTS: Mapping[str, Sequence[str]] = {
     "sb3": ("sb3_rollout_updates",),
 }
 """Kinds of workers and environments of peers, in the order of importance."""
-ANYWHERE, TOGETHER = {"nash_conv_core"}, {"nash_conv_gpu", "nash_conv_core"}
+ANYWHERE = {"nash_conv_core", "nash_conv_program"}
+TOGETHER = {"nash_conv_gpu", *ANYWHERE}
 """Kinds that need no GPU, and kinds whose repetitions are not timed and share the machine."""
 NEEDS = {
     **dict.fromkeys(("vmas_mappo", "vmas_steps"), ("vmas",)),

@@ -11,9 +11,12 @@ independent samples of unequal variances with Welch's degrees of freedom (E. C. 
 `start`: seconds from the shell to the end of generation 1, with the caches of torch, Triton and CUDA empty (cold) and as that run has left
 them (warm), beside one core, warm. Numba's caches are warm: `benchmarks.cold_start` measures them.
 
-`launches`: of one rollout of the preset, by torch's profiler: kernels, graphs, copies and fills that the host starts, for each of the steps
-that a game can take; and host time, of rollouts without the profiler. The bar of time is two launches of the 33 µs that one took when a
-step had 77 (an H200, 2026-11-28).
+`nash_conv_program`: the same by the program that a GPU runs, rollouts and updates with rows of weight 0, on one core, where a fake runs its
+graphs. It says what the GPU's program comes to, not what a GPU does.
+
+`launches`: of one rollout of the preset, and of one update, by torch's profiler: kernels, graphs, copies and fills that the host starts,
+those of a rollout for each of the steps that a game can take; and host time, without the profiler. The bar of time is two launches of the
+33 µs that one took when a step had 77 (an H200, 2026-11-28).
 
 `cartpole`: PPO on Gymnasium's CartPole with `--device cuda`, what compiles included.
 """
@@ -39,11 +42,11 @@ from ludus.core.errors import RunError
 
 if TYPE_CHECKING:
     from ludus.runs.scenario import Scenario
-    from ludus.training.collecting import Collected
 
 SECONDS, NASH_CONV, RETURN = "seconds", "nash_conv", "return"
 COLD, WARM = "seconds to generation 1, cold", "seconds to generation 1, warm"
 LAUNCHES, STEP_TIME, TIME_EACH = "launches per game step", "host µs per game step", "host µs per launch"
+UPDATE, UPDATE_TIME = "launches per update", "host µs per update"
 SETTINGS = ("algorithm.batch=1500", "algorithm.epochs=10")
 """Of the preset `leduc` on a GPU."""
 SEEDS = tuple(range(4, 28))
@@ -74,6 +77,14 @@ def nash_conv(options: Options, settings: Sequence[str]) -> Mapping[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         _, result = timed_run(_leduc(options, settings), Path(folder) / "run")
     return {NASH_CONV: result.nash_conv[-1]}
+
+
+def nash_conv_program(options: Options) -> Mapping[str, float]:
+    """What the GPU's program comes to on one core."""
+    from ludus.testing.cuda_graphs import FakeGraphs
+
+    with FakeGraphs().installed():
+        return nash_conv(options, there(Options("cpu", options.seed, options.quick)))
 
 
 def _leduc(options: Options, settings: Sequence[str]) -> Scenario:
@@ -162,46 +173,72 @@ def _first_generation(device: str, options: Options, folder: Path, environment: 
 _LAUNCH = re.compile(r"(cu|cuda)(LaunchKernel|GraphLaunch|Memcpy|Memset)")
 
 
-def launches(options: Options) -> Mapping[str, float]:
-    """Of rollouts from the fifth of a response on, when all that is captured has been: every other one is profiled. On a CPU operations of
-    torch are counted instead."""
-    from torch.profiler import ProfilerActivity, profile
+class _Launches:
+    """Launches and host seconds of a method's calls from the fifth of an object on, when all that is captured has been: every other one is
+    profiled. On a CPU operations of torch are counted instead."""
 
+    def __init__(self, cls: type, name: str, *, small: bool) -> None:
+        from torch.profiler import ProfilerActivity
+
+        self._method, self._small = getattr(cls, name), small
+        self._activities = [ProfilerActivity.CPU, *(() if small else (ProfilerActivity.CUDA,))]
+        self._calls: WeakKeyDictionary[object, int] = WeakKeyDictionary()
+        self.counts, self.seconds = list[int](), list[float]()
+        this = self
+
+        def watched(self: object, *args: Any, **kwargs: Any) -> Any:
+            return this._call(self, *args, **kwargs)
+
+        setattr(cls, name, watched)
+        self.end = partial(setattr, cls, name, self._method)
+
+    def _call(self, owner: object, *args: Any, **kwargs: Any) -> Any:
+        from torch.profiler import profile
+
+        call = self._calls[owner] = self._calls.get(owner, 0) + 1
+        if call < 5 or call % 2:
+            begun = time.perf_counter()
+            answer = self._method(owner, *args, **kwargs)
+            if call >= 5:
+                self.seconds.append(time.perf_counter() - begun)
+            return answer
+        with profile(activities=self._activities) as seen:
+            answer = self._method(owner, *args, **kwargs)
+        names = [event.name for event in seen.events()]
+        self.counts.append(
+            sum(name.startswith("aten::") if self._small else bool(_LAUNCH.match(name)) for name in names)
+        )
+        return answer
+
+
+def launches(options: Options) -> Mapping[str, float]:
+    """Of rollouts and updates, as the host enqueues them."""
+    from ludus.algorithms.on_policy.learner import OnPolicyLearner
+    from ludus.rollout.ondevice_trees import TreePlay
     from ludus.runs.scenario_files import load_scenario
-    from ludus.training.ondevice_collector import OnDeviceCollector
 
     length = ("generations=1", "response={episodes: 9000}") if options.small else ("generations=2",)
     scenario = load_scenario("leduc", [*there(options), *length], options.seed)
-    take, counts, seconds = OnDeviceCollector.take, list[int](), list[float]()
-    calls: WeakKeyDictionary[OnDeviceCollector, int] = WeakKeyDictionary()
-    activities = [ProfilerActivity.CPU, *(() if options.small else (ProfilerActivity.CUDA,))]
-
-    def watched(self: OnDeviceCollector) -> Collected:
-        calls[self] = calls.get(self, 0) + 1
-        if calls[self] < 5 or calls[self] % 2:
-            begun = time.perf_counter()
-            collected = take(self)
-            if calls[self] >= 5:
-                seconds.append(time.perf_counter() - begun)
-            return collected
-        with profile(activities=activities) as seen:
-            collected = take(self)
-        names = [event.name for event in seen.events()]
-        counts.append(sum(name.startswith("aten::") if options.small else bool(_LAUNCH.match(name)) for name in names))
-        return collected
-
-    OnDeviceCollector.take = watched  # type: ignore[method-assign]
+    played = _Launches(TreePlay, "enqueue", small=options.small)
+    updated = _Launches(OnPolicyLearner, "learn" if options.small else "enqueue_update", small=options.small)
     try:
         with tempfile.TemporaryDirectory() as folder:
             timed_run(scenario, Path(folder) / "run")
     finally:
-        OnDeviceCollector.take = take  # type: ignore[method-assign]
+        played.end()
+        updated.end()
     spec = scenario.env.make(num_envs=1).spec
-    if not counts or spec.max_decisions is None:
-        raise RunError("no rollout was played on the device")
+    if not played.counts or not updated.counts or spec.max_decisions is None:
+        raise RunError("no round was played on the device")
     steps = spec.max_decisions * spec.num_players
-    started, lasted = median(counts), median(seconds)
-    return {LAUNCHES: started / steps, STEP_TIME: 1e6 * lasted / steps, TIME_EACH: 1e6 * lasted / started}
+    started, lasted = median(played.counts), median(played.seconds)
+    return {
+        LAUNCHES: started / steps,
+        STEP_TIME: 1e6 * lasted / steps,
+        TIME_EACH: 1e6 * lasted / started,
+        UPDATE: median(updated.counts),
+        UPDATE_TIME: 1e6 * median(updated.seconds),
+    }
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -248,6 +285,7 @@ KINDS: Mapping[str, Measure] = {
     "leduc_core_own": lambda options: leduc(options, ("runtime.device=cpu",)),
     "nash_conv_gpu": lambda options: nash_conv(options, there(options)),
     "nash_conv_core": lambda options: nash_conv(options, ("runtime.device=cpu", *SETTINGS)),
+    "nash_conv_program": nash_conv_program,
     "start": start,
     "start_core": start_here,
     "launches": launches,
@@ -257,6 +295,7 @@ KINDS: Mapping[str, Measure] = {
 LEDUC, LEDUC_CORE = "preset leduc, GPU", "preset leduc, one core, same settings"
 LEDUC_OWN = "preset leduc, one core, its own settings"
 NASH_CONVS = "preset leduc, GPU, NashConv", "preset leduc, one core, same settings, NashConv"
+PROGRAM = "preset leduc, one core by the GPU's program, NashConv"
 START, START_CORE, LAUNCHED = "start of preset leduc, GPU", "start of preset leduc, one core", "rollout of preset leduc"
 CARTPOLE, CARTPOLE_CORE = "CartPole by PPO, GPU", "CartPole by PPO, one core"
 SHOWN = (
@@ -283,6 +322,7 @@ def contestants(device: str) -> tuple[Contestant, ...]:
         contestant(LEDUC_OWN, "leduc_core_own", device, seeds=few, quick_seeds=few[:1]),
         contestant(NASH_CONVS[0], "nash_conv_gpu", device, seeds=SEEDS, quick_seeds=SEEDS[:2]),
         contestant(NASH_CONVS[1], "nash_conv_core", device, seeds=SEEDS, quick_seeds=SEEDS[:2]),
+        contestant(PROGRAM, "nash_conv_program", device, seeds=SEEDS, quick_seeds=SEEDS[:2]),
         contestant(START, "start", device),
         contestant(START_CORE, "start_core", device),
         contestant(LAUNCHED, "launches", device),
@@ -294,14 +334,19 @@ def contestants(device: str) -> tuple[Contestant, ...]:
 def bars(*, gpu: bool) -> tuple[Bar, ...]:
     """They are a GPU's."""
 
-    def upper(m: Medians) -> float:
-        over, under = (m.values(name, NASH_CONV) for name in NASH_CONVS)
+    def upper(m: Medians, over_name: str = NASH_CONVS[0]) -> float:
+        over, under = (m.values(name, NASH_CONV) for name in (over_name, NASH_CONVS[1]))
         return ratio_interval(over, under)[1] if min(len(over), len(under)) > 1 else float("nan")
 
     return (
         Bar(f"{LEDUC}, a whole run", "<= 8", lambda m: m(LEDUC, SECONDS), unit="s", quick=gpu),
         Bar(f"{LEDUC}, a whole run, aim", "<= 3", lambda m: m(LEDUC, SECONDS), unit="s", quick=gpu),
         Bar(f"{LEDUC}, NashConv over one core's with the same settings, upper 95% limit", "<= 1.15", upper, quick=gpu),
+        Bar(
+            f"{PROGRAM}, over that core's with the same settings, upper 95% limit",
+            "<= 1.15",
+            partial(upper, over_name=PROGRAM),
+        ),
         Bar(
             f"{START}, nothing compiled before, beyond one core's",
             "<= 3",

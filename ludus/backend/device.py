@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, Protocol, Ty
 
 import numpy as np
 
+from ludus.backend.streams import stream_number
 from ludus.core.compilation import COMPILATION
 from ludus.core.errors import ConfigError
 from ludus.core.types import Array, DeviceChoice, Precision
@@ -396,7 +397,7 @@ class Graphs:
             if self.failed:
                 return step(*args)
             leaves: list[Any] = []
-            key = _form_of(args, leaves, torch.Tensor)
+            key = stream_number(), _form_of(args, leaves, torch.Tensor)
             form = forms[key] = forms.pop(key) if key in forms else _Form()
             if form.replay is not None:
                 return form.again(leaves)
@@ -472,10 +473,12 @@ _CAPTURE = threading.Lock()  # of the stream
 
 
 @lru_cache
-def _capturing_on(device: torch.device) -> Any:
-    """Return a stream to capture in, one for all: each has memory of its own for products."""
+def _capturing_on(device: torch.device, number: int) -> Any:
+    """Return the stream to capture what runs on a stream of `side_stream`. Each has memory of its own for products, which graphs that run
+    at the same time cannot share."""
     import torch
 
+    del number
     return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
 
@@ -491,7 +494,8 @@ def captured(step: Callable[[], _Answer], device: torch.device, pool: Any) -> tu
     does, and RuntimeError for what a graph cannot take; the GPU is then as it was."""
     import torch
 
-    graph, beside, now = torch.cuda.CUDAGraph(), _capturing_on(device), torch.cuda.current_stream(device)
+    graph, now = torch.cuda.CUDAGraph(), torch.cuda.current_stream(device)
+    beside = _capturing_on(device, stream_number())
     with _CAPTURE, torch.cuda.stream(beside):
         beside.wait_stream(now)
         graph.capture_begin(pool, capture_error_mode="thread_local")  # what other threads do there meanwhile is theirs

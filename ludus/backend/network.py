@@ -368,6 +368,11 @@ class ModuleAdam:
         assert self._cpu_adam is not None
         return self._cpu_adam.step(self.module.flat, self.module.gradient, rate=rate, max_norm=max_norm)
 
+    @property
+    def tensors(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return the state of torch's kernel, always the same memory: steps, and the running means of gradients and of their squares."""
+        return self._steps, self._m, self._v
+
     def snapshot(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor] | State:
         """Return what `restore` goes back to: on the device."""
         if self._cpu_adam is not None:
@@ -377,7 +382,7 @@ class ModuleAdam:
     def restore(self, snapshot: tuple[torch.Tensor, torch.Tensor, torch.Tensor] | State) -> None:
         """Go back to a snapshot, the result of `kept`."""
         if isinstance(snapshot, tuple):
-            for tensor, before in zip((self._steps, self._m, self._v), snapshot, strict=True):
+            for tensor, before in zip(self.tensors, snapshot, strict=True):
                 tensor.copy_(before)
         elif self._cpu_adam is not None:
             self._cpu_adam.load_state_dict(snapshot)
@@ -386,7 +391,7 @@ class ModuleAdam:
         """Return the state, as `Adam.state_dict`."""
         if self._cpu_adam is not None:
             return self._cpu_adam.state_dict()
-        steps, m, v = (to_numpy(tensor) for tensor in (self._steps, self._m, self._v))
+        steps, m, v = map(to_numpy, self.tensors)
         return {"steps": int(steps), "m": m.copy(), "v": v.copy()}
 
     def load_state_dict(self, state: State) -> None:

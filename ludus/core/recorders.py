@@ -279,6 +279,12 @@ class Timings:
             if compiling:
                 self._add("compiling", compiling)
 
+    def split(self, wall: float, shares: Mapping[str, float]) -> None:
+        """Add `wall` seconds to several parts, in proportion to their shares."""
+        total = sum(shares.values()) or 1.0
+        for name, share in shares.items():
+            self._add(name, wall * share / total)
+
     def rollout(self, wall: float, seconds: Mapping[str, float], counters: Mapping[str, int]) -> None:
         """Add a rollout that took `wall` seconds, of which it says where it spent `seconds`."""
         for name, value in seconds.items():

@@ -25,7 +25,8 @@ class Block:
     state [K, C, *state], final_state [L, C, *state], last_state [C, *state]: of the environment, where they were asked for.
 
     players: of each slot of one environment, whose it is. num_rows, num_truncated: how many rows there are, at truncations. num_episodes:
-    that ended, as agents with a decision in them say it. fresh: no slot goes on with an episode of the block before.
+    that ended, as agents with a decision in them say it. fresh: no slot goes on with an episode of the block before. counted: False where
+    numbers are not read yet: num_rows is then how many rows there are at most.
     """
 
     row: Tensor
@@ -48,6 +49,7 @@ class Block:
     state: Tensor | None = None
     final_state: Tensor | None = None
     last_state: Tensor | None = None
+    counted: bool = True
 
 
 def placed_where(chosen: Tensor, count: int) -> Tensor:
@@ -64,13 +66,14 @@ class BlockRows:
     """The n rows of a block in the order of slots, and of time within them, so that a row's successor in its episode is the one behind it.
 
     where int64[n]: row k of slot c is k × C + c. slot int64[n]. ended, cut bool[n]: nothing of its episode follows, since that is over, or
-    only the block is.
+    only the block is. valid bool[n]: which of them are rows; the others, behind them, repeat the first one. None: all are.
     """
 
     where: Tensor
     slot: Tensor
     ended: Tensor
     cut: Tensor
+    valid: Tensor | None = None
 
     @staticmethod
     def of(block: Block) -> BlockRows:
@@ -79,11 +82,19 @@ class BlockRows:
 
         times, slots = block.row.shape
         place = placed_where(block.row.t().reshape(-1), block.num_rows)
+        valid = None
+        if not block.counted:
+            valid = torch.arange(len(place), device=place.device) < block.row.sum()
+            place = torch.where(valid, place, place[:1])
         slot = place // times
         where = place % times * slots + slot
         ended = block.ended.flatten()[where]
+        if valid is not None:
+            ended = ended | ~valid
         last = torch.cat([slot[1:] != slot[:-1], torch.ones_like(ended[:1])])
-        return BlockRows(where, slot, ended, last & ~ended)
+        if valid is not None:
+            last = last | ~valid.roll(-1)
+        return BlockRows(where, slot, ended, last & ~ended, valid)
 
 
 def of_players(block: Block, column: Tensor, *, others: bool = False) -> Tensor:

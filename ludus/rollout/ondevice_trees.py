@@ -8,6 +8,7 @@ Games of which some stay open are played by `ludus.rollout.ondevice`, step by st
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -106,6 +107,11 @@ class TreeRollouts:
         seeds = [seeding.key(request.seed, name) % 2**63 for name in ("environment", "actions")]
         return self._play(form, tables, torch.tensor(seeds))
 
+    def most_rows(self, request: RolloutRequest) -> int:
+        """Return how many decisions the learner has at most in a request."""
+        each = self.whole.tree.arrays.max_decisions * self.env.num_envs
+        return each * len(request.seats) if request.together else each
+
     def _experience(self, form: Form, tables: Tables, seeds: Tensor) -> Experience:
         return self.experience(form, self._seats[form], tables, seeds)
 
@@ -153,6 +159,82 @@ class TreeRollouts:
         return Experience(columns, torch.stack([n.double() for n in numbers]), records.rows)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class DeviceRollout:
+    """Games whose numbers are still on the device, valid until the next ones are played.
+
+    Attributes:
+        request: What was played.
+        seats: Who sat where.
+        experience: Of the learner.
+        most_rows: How many decisions of the learner there are at most.
+    """
+
+    request: RolloutRequest
+    seats: SeatAssignment
+    experience: Experience
+    most_rows: int
+
+    @property
+    def numbers(self) -> Tensor:
+        """Return float64[n], what `read` takes."""
+        return self.experience.numbers
+
+    @property
+    def block(self) -> Block:
+        """Return what the learner did; its rows are not counted."""
+        return self._block(self.most_rows, 0, counted=False)
+
+    def episodes(self, numbers: Sequence[float]) -> int:
+        """Return the number of episodes in which the learner had a decision. numbers: as of `read`."""
+        return int(numbers[1]) // (len(self.seats.learners) if self.request.together else 1)
+
+    def read(self, numbers: Sequence[float], *, each: bool = False, block: bool = True) -> Rollout:
+        """Return the rollout.
+
+        Args:
+            numbers: The values of `numbers`.
+            each: Whether episodes are told one by one.
+            block: Whether the rollout has the learner's experience, which must still be valid.
+        """
+        rows, _, env_steps, decisions = map(int, numbers[:4])
+        sums = EpisodeSums(int(numbers[4]), *numbers[5:])
+        seats, first, envs = self.seats, self.request.first_episode, len(self.seats.seat)
+        records = EpisodeRecords(self.experience.records, seats.seat, seats.policy.shape[1])
+        return Rollout(
+            None,
+            records.results(first, sums.count if each else 0),
+            {"env_steps": env_steps, "decisions": decisions, "learner_decisions": rows, "episodes": sums.count},
+            {},
+            next_episode=first + envs,
+            left=(self._block(rows, self.episodes(numbers), counted=True),) if rows and block else (),
+            sums=None if each else sums,
+        )
+
+    def _block(self, rows: int, episodes: int, *, counted: bool) -> Block:
+        row, observation, action, logp, reward, ended, at = self.experience.columns
+        return Block(
+            row,
+            observation,
+            None,
+            action,
+            logp,
+            reward,
+            ended,
+            ended,
+            at,
+            at,
+            final=None,
+            last=None,
+            players=tuple(self.seats.learners),
+            num_rows=rows,
+            num_truncated=0,
+            num_episodes=episodes,
+            fresh=True,
+            counted=counted,
+        )
+
+
 class TreePlay:
     """Plays the requests of one task, each of which is one episode of each environment.
 
@@ -172,44 +254,24 @@ class TreePlay:
 
     def play(self, request: RolloutRequest, *, each: bool = False) -> Rollout:
         """Play a request, as `ludus.rollout.ondevice.DevicePlay.play`."""
-        env = self._rollouts.env
+        rollout = self.enqueue(request, self._learner.table())
+        return rollout.read(rollout.numbers.tolist(), each=each)
+
+    def enqueue(self, request: RolloutRequest, table: Tensor) -> DeviceRollout:
+        """Enqueue a request's games, and read nothing.
+
+        Args:
+            request: One episode of each environment.
+            table: The learner's, as of `ActingLearner.table`.
+        """
         seats = self._load(request)
-        tables = Tables(seats.cumulative, seats.policies, self._learner.table(), self._others, self._number)
+        tables = Tables(seats.cumulative, seats.policies, table, self._others, self._number)
         played = self._rollouts.play(seats, request, tables, self._counts)
-        read = played.numbers.tolist()
-        rows, at_ends, env_steps, decisions = map(int, read[:4])
-        sums = EpisodeSums(int(read[4]), *read[5:])
-        row, observation, action, logp, reward, ended, at = played.columns
-        block = Block(
-            row,
-            observation,
-            None,
-            action,
-            logp,
-            reward,
-            ended,
-            ended,
-            at,
-            at,
-            final=None,
-            last=None,
-            players=tuple(seats.learners),
-            num_rows=rows,
-            num_truncated=0,
-            num_episodes=at_ends // (len(seats.learners) if request.together else 1),
-            fresh=True,
-        )
-        counters = {"env_steps": env_steps, "decisions": decisions, "learner_decisions": rows, "episodes": sums.count}
-        records = EpisodeRecords(played.records, seats.seat, env.spec.num_players)
-        return Rollout(
-            None,
-            records.results(request.first_episode, sums.count if each else 0),
-            counters,
-            {},
-            next_episode=request.first_episode + env.num_envs,
-            left=(block,) if rows else (),
-            sums=None if each else sums,
-        )
+        return DeviceRollout(request, seats, played, self._rollouts.most_rows(request))
+
+    def always_decides(self, request: RolloutRequest) -> bool:
+        """Return whether the learner has a decision in every game of a request."""
+        return all(self._rollouts.whole.always_decides(p) for p in request.seats)
 
     def _load(self, request: RolloutRequest) -> SeatAssignment:
         """Return who may sit where; tables of opponents are loaded when others play."""

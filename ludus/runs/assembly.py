@@ -287,6 +287,10 @@ def _learning(scenario: Scenario, runtime: Runtime | None, profile: Timings) -> 
     return EpisodeServer(scenario.seed), trainers
 
 
+_ON_A_GPU = 4
+"""Training tasks in progress, where whole games of a tree may be played on a GPU: each on a stream of its own."""
+
+
 def _vectors(scenario: Scenario, env: VectorEnv) -> DeviceVectors | None:
     """Return the vectors on devices, where games may be played on one; None: they are played in memory."""
     where = scenario.runtime.plays_on
@@ -383,6 +387,10 @@ def build_driver(
     episodes, trainers = _learning(scenario, runtime, rollouts.profile)
     policy, choice = _loader(manager), scenario.runtime
     early = _early(scenario, beside, spec, policy, run_dir=store.run_dir, tell=tell)
+    vectors = _vectors(scenario, env)
+    task_slots = choice.task_slots
+    if choice.tasks is None and vectors is not None and spec.enumeration is not None:
+        task_slots = _ON_A_GPU
     return Driver(
         scheduler=scheduler,
         work=TaskRunner(
@@ -401,7 +409,7 @@ def build_driver(
                 feed=choice.feed,
                 device=choice.device_choice,
                 where_acts=where_acts(scenario, spec),
-                vectors=_vectors(scenario, env),
+                vectors=vectors,
                 background=_background(scenario, runtime, beside, spec, store, observer, partial(_look, control, stop)),
                 callbacks=callbacks,
                 observer=observer,
@@ -411,7 +419,8 @@ def build_driver(
             lambda: MatchRunner(rollouts, policy, seed=scenario.seed, early=early),
             early,
             sweep_rules=_sweep_rules(scenario, env),
-            task_slots=max(choice.task_slots, scheduler.together),
+            task_slots=max(task_slots, scheduler.together),
+            concurrent=task_slots > 1,
         ),
         store=store,
         files=files,

@@ -81,7 +81,8 @@ class RuntimeChoice(Config):
             by a kill, and nothing recorded is lost (null: any time).
         start_timeout: Seconds that a part may wait for its process.
         inference: Where policies are evaluated, local or server.
-        tasks: Training tasks in progress at a time, over the same workers; by default 1 in one process, otherwise 4.
+        tasks: Training tasks in progress at a time, over the same workers; by default 1 in one process (4 where a GPU may play whole
+            games of a tree), otherwise 4.
         trainers: Processes that learn together from each batch of a task; 0: the driver learns.
         trainer_cpus: CPUs of each trainer.
         trainer_gpus: GPUs of each trainer; by default one where device is cuda.

@@ -53,8 +53,9 @@ _AHEAD = 4  # matches that are given out at a time
 @dataclass(slots=True)
 class TaskRunner:
     """`exact` is None where the game has no tree. sweep_rules: of a game without one whose exploitability sweeps compute. matches: gives
-    what plays them. early: plays matches while others train, if asked to. task_slots: tasks that are in progress at a time. runtime,
-    response, evaluation, checkpoints: as in the scenario; response: when a training task stops.
+    what plays them. early: plays matches while others train, if asked to. task_slots: tasks that are in progress at a time. concurrent:
+    whether tasks are that do not depend on each other. runtime, response, evaluation, checkpoints: as in the scenario; response: when a
+    training task stops.
 
     resumed: states of training tasks that a checkpoint was taken in. kept: learners that later tasks go on with, of the present generation
     and the one before it.
@@ -72,6 +73,7 @@ class TaskRunner:
     early: EarlyMatches | None = None
     sweep_rules: SweepRules | None = None
     task_slots: int = 1
+    concurrent: bool = False
     resumed: Mapping[str, State] = field(default_factory=dict)
     learners: Mapping[str, State] = field(default_factory=dict)
     _oracles: dict[tuple[int, str], ComputedOracle | None] = field(default_factory=dict)
@@ -128,9 +130,9 @@ class TaskRunner:
             )
 
     def _in_progress(self, tasks: Sequence[TrainingTask]) -> Sequence[Sequence[TrainingTask]]:
-        """Return groups of tasks that are in progress together: all, where one may learn while workers play for another, or where they play
-        each other."""
-        if self.runtime.task_slots > 1 or any(plays_others(task) for task in tasks):
+        """Return groups of tasks that are in progress together: all, where one may learn while workers or a GPU play for another, or where
+        they play each other."""
+        if self.concurrent or any(plays_others(task) for task in tasks):
             return [tasks] if tasks else []
         return [[task] for task in tasks]
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -29,6 +31,21 @@ class FakeGraphs:
 
     def __init__(self) -> None:
         self.runs: list[int] = []
+
+    @contextmanager
+    def installed(self) -> Iterator[FakeGraphs]:
+        """Keep steps of learners, and rollouts of trees, on the CPU as graphs inside the context; with no model of before."""
+        from ludus.algorithms.on_policy import model_reuse
+        from ludus.backend import device
+        from ludus.rollout import ondevice_trees
+
+        with (
+            patch.object(device, "captured", self.capture),
+            patch.object(device, "repeats", lambda _: True),
+            patch.object(ondevice_trees, "repeats", lambda _: True),
+            patch.object(model_reuse, "_idle", []),
+        ):
+            yield self
 
     def capture(self, step: Callable[[], Any], device: torch.device, pool: Any) -> tuple[Any, Callable[[], None]]:
         """Return (where the step answers, what runs it again)."""

@@ -24,6 +24,7 @@ from ludus.rollout.base import Rollout, RolloutRequest
 from ludus.rollout.opponents import AdaptiveOpponents, initial_mixture, learner_refs, live_refs, mixture_refs
 from ludus.rollout.rollouts import Pending, Receive, RemotePolicy, Rollouts
 from ludus.training.stopping import Progress
+from ludus.training.trainer import LearnResult
 
 # --------------------------------------------------------------------------------------------------------------------
 # What a training task has counted.
@@ -234,10 +235,12 @@ class MakeRequest(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """rollouts: what is to be learned from now. stale: decisions that were thrown away, since too old weights had made them."""
+    """rollouts: what is to be learned from now. stale: decisions that were thrown away, since too old weights had made them. learned: of
+    each rollout what came of learning from it, where that is done already; each of them is an iteration then."""
 
     rollouts: Sequence[Rollout]
     stale: int = 0
+    learned: Sequence[LearnResult] = ()
 
 
 class Collector(Protocol):

@@ -6,6 +6,8 @@ learner's device:  vector of games --timesteps--> learner and opponents act --ac
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -41,11 +43,12 @@ PlacementRequest = Literal["auto", "host", "device"]
 @dataclass(slots=True, eq=False)
 class DeviceVectors:
     """The vectors on devices that tasks of a run play on, one for each task slot, which is kept from task to task. asked: by the option
-    `runtime.environments`. env: a vector of the same game in memory."""
+    `runtime.environments`. env: a vector of the same game in memory. round_seconds: by task slot, what a round has last taken."""
 
     placement_request: PlacementRequest
     env: VectorEnv
     num_envs: int
+    round_seconds: dict[int, float] = field(default_factory=dict)
     _made: dict[int, DeviceVectorEnv] = field(default_factory=dict)
     _rollouts: dict[int, TreeRollouts] = field(default_factory=dict)
     _tables: RecentCache[NDArray[np.float64]] = field(default_factory=lambda: RecentCache(CACHE_BYTES))
@@ -208,21 +211,26 @@ class OnDeviceCollector:
         """Play a request. Raises TrainingError where the device has no memory for it, and what `OffersDevice.on_device` raises."""
         request, policies = self._request(carry_on=self._open, host=0)
         self._opponents.policies = dict(policies)
+        with self._enough_memory(), self._profile.part("device"):
+            playing = self._playing(request)
+            with COMPILATION.of("games on the device"):
+                rollout = playing.play(request, each=self._each)
+        self._open = self._collect.unit == "decisions"
+        self._profile.rollout(0.0, {}, rollout.counters)
+        return Collected((rollout,))
+
+    @contextmanager
+    def _enough_memory(self) -> Iterator[None]:
+        """Raise TrainingError where the device has not enough."""
         try:
-            with self._profile.part("device"):
-                playing = self._playing(request)
-                with COMPILATION.of("games on the device"):
-                    rollout = playing.play(request, each=self._each)
+            yield
         except Exception as error:
             if (full := out_of_memory(error)) is None:
                 raise
             raise TrainingError(
-                f"there was not enough memory to play {request.amount:,} {request.unit} at once on {self._learner.placement.device}: "
-                f"{full}. Give a smaller algorithm.batch, or runtime.environments=host."
+                f"there was not enough memory to play {self._collect.amount:,} {self._collect.unit} at once on "
+                f"{self._learner.placement.device}: {full}. Give a smaller algorithm.batch, or runtime.environments=host."
             ) from error
-        self._open = self._collect.unit == "decisions"
-        self._profile.rollout(0.0, {}, rollout.counters)
-        return Collected((rollout,))
 
     def _playing(self, request: RolloutRequest) -> DevicePlay | TreePlay:
         if self._play is None:

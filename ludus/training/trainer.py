@@ -30,7 +30,6 @@ from ludus.core.user_code import qualified_name, short_repr
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.replay.base import ItemColumns, Sample, Sizes, TableSpec
-from ludus.replay.blocks import Block
 from ludus.replay.episode_server import EpisodeServer, HandOver
 from ludus.replay.prefetcher import Prefetcher, ToDevice, detached_copy
 from ludus.replay.selectors import SelectorChoice
@@ -200,19 +199,22 @@ class Trainer:
         """The learner, if it can learn from what lies on its device; else why it cannot."""
         return on_device_learner(self._learner)
 
-    def learn_in_place(self, block: Block) -> LearnResult:
-        """Do one update from a block on the learner's device."""
-        assert isinstance(self._learner, SupportsOnDevice)
-        learner, self._newest = self._learner, False
+    def learn_in_place(self, learn: Callable[[], Metrics], rows: int) -> LearnResult:
+        """Do one update of the learner, which calls its learner by itself, from rows on its device.
+
+        Args:
+            learn: Does it, and returns the learner's metrics.
+            rows: How many there are.
+        """
+        self._newest = False
         try:
-            with self._profile.part("learning"):
-                metrics = self._checked(learner.learn(block))
+            metrics = self._checked(learn())
         except Exception as error:
-            failed = self._failed(error, block.num_rows)
+            failed = self._failed(error, rows)
             if failed is None:
                 raise
             return failed
-        return LearnResult(block.num_rows, 1, metrics)
+        return LearnResult(rows, 1, metrics)
 
     def _flush_pending(self) -> None:
         """Insert what waits, as far as the tables' limiters allow it now: where `max_diff` holds inserts back, updates go between them.

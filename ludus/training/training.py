@@ -20,11 +20,12 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Protocol, cast
 
 from ludus.algorithms.common.base import Algorithm, LearnerContext
 from ludus.algorithms.common.behavioral_diversity import diversity_targets
-from ludus.algorithms.common.device_policy import SupportsOnDevice
+from ludus.algorithms.common.device_policy import SupportsOnDevice, SupportsRounds
 from ludus.core import recorders, seeding
 from ludus.core.errors import TrainingError, reading_state
 from ludus.core.recorders import Timings
@@ -58,8 +59,17 @@ from ludus.training.collecting import (
     TrainingCounts,
 )
 from ludus.training.ondevice_collector import DeviceVectors, OnDeviceCollector, select_collector
+from ludus.training.ondevice_rounds import RoundsCollector, supports_rounds
 from ludus.training.remote_trainer import RemoteTrainer, Trainers
-from ludus.training.stopping import Progress, Stopper, fraction_done, limit_in_unit, stop_reason, training_budget
+from ludus.training.stopping import (
+    Episodes,
+    Progress,
+    Stopper,
+    fraction_done,
+    limit_in_unit,
+    stop_reason,
+    training_budget,
+)
 from ludus.training.trainer import HOST_REPLAY, BatchPlacement, LearnResult, Trainer, TrainerSpec
 
 LoadPolicy = Callable[[PolicyRef], Policy]
@@ -160,6 +170,7 @@ class Training:
             self._trainer.load_state_dict(goes_on["trainer"])
             self._first, self._count.next_episode = int(goes_on["version"]), int(goes_on["next_episode"])
         self._failure: str | None = None
+        self._in_step = False  # whether others play against its newest weights
         self._started = parts.clock()
         on_device: SupportsOnDevice | str = ""
         if parts.vectors is not None:
@@ -189,6 +200,18 @@ class Training:
         if vectors is not None and self._in_place is not None:
             profile = self._parts.profile
             each = self._parts.callbacks is not None or isinstance(self.task.opponents, AdaptiveMixture)
+            learner, trainer = self._in_place, self._trainer
+            if not each and isinstance(trainer, Trainer) and supports_rounds(learner, rollouts.spec, self._collect):
+                return RoundsCollector(
+                    vectors,
+                    trainer,
+                    cast(SupportsRounds, learner),
+                    request,
+                    self._collect,
+                    task_slot=task_slot,
+                    profile=profile,
+                    rounds_ahead=lambda: this._rounds_ahead(),
+                )
             return OnDeviceCollector(
                 vectors, self._in_place, request, self._collect, task_slot=task_slot, profile=profile, each=each
             )
@@ -211,6 +234,7 @@ class Training:
         """The trainings in progress together, by (population, policy), this one included: whose newest weights live opponents are. Before
         the first request."""
         self._requests.set_live_opponents(learners)
+        self._in_step = any(plays_others(training.task) for training in learners.values())
 
     def newest(self, mode: str) -> tuple[PolicyRef, Policy | RemotePolicy]:
         """Return the weights that others play against."""
@@ -246,45 +270,64 @@ class Training:
         self._failure = f"{why} (task {self.task.id}, iteration {self._count.iterations + 1})"
 
     def _learn(self, collected: Collected, *, ahead: bool) -> None:
-        count = self._count
-        count.stale += collected.stale
-        if collected.rollouts:
-            rollout = collected.rollouts[0] if len(collected.rollouts) == 1 else merge(collected.rollouts)
-            returns = count.add(rollout)
-            self._requests.opponents.learn(rollout.episodes)
-            if ahead:
-                self._collector.prefetch_requests()
-            if (callbacks := self._parts.callbacks) is not None:
-                callbacks.episodes_done(self.task, rollout.episodes)
-            learned = self._learned(rollout)
-            count.samples += learned.samples
-            count.updates += learned.updates
-            count.metrics = dict(learned.metrics) or count.metrics
-            self._curve.add(
-                {**count.totals, "iterations": count.iterations + 1},
-                seconds=self._seconds,
-                returns=returns,
-                lengths=rollout.episodes.length,
-                metrics=learned.metrics,
-                statistics=rollout.episodes.mean_statistics(self._parts.rollouts.spec.statistics),
-                sums=() if rollout.sums is None else astuple(rollout.sums)[: len(recorders.RETURNS)],
-            )
-            self._parts.observer.learned(self.task, self._curve.curve)
-            if learned.failure is not None:
-                self._fails(learned.failure)
+        self._count.stale += collected.stale
+        rollouts = collected.rollouts
+        if rollouts and not collected.learned:
+            rollouts = [rollouts[0] if len(rollouts) == 1 else merge(rollouts)]
+        for k, rollout in enumerate(rollouts):
+            if not self._iterate(rollout, collected.learned[k] if collected.learned else None, ahead=ahead):
                 return
-            count.iterations += 1
-            count.unpublished += 1
-            if count.iterations % self._collect.publish_every == 0:  # whatever barriers have published between
-                self._publish_newest()
-            if learned.updates and callbacks is not None:
-                done = UpdateRecord(self.task, count.iterations, learned.updates, self.metrics, count.totals)
-                callbacks.updated(done)
         self._collector.on_published()
+
+    def _iterate(self, rollout: Rollout, learned: LearnResult | None, *, ahead: bool) -> bool:
+        """Do an iteration; return whether the task continues. learned: None: nothing has been learned from the rollout yet."""
+        count = self._count
+        returns = count.add(rollout)
+        self._requests.opponents.learn(rollout.episodes)
+        if ahead:
+            self._collector.prefetch_requests()
+        if (callbacks := self._parts.callbacks) is not None:
+            callbacks.episodes_done(self.task, rollout.episodes)
+        learned = self._learned(rollout) if learned is None else learned
+        count.samples += learned.samples
+        count.updates += learned.updates
+        count.metrics = dict(learned.metrics) or count.metrics
+        self._curve.add(
+            {**count.totals, "iterations": count.iterations + 1},
+            seconds=self._seconds,
+            returns=returns,
+            lengths=rollout.episodes.length,
+            metrics=learned.metrics,
+            statistics=rollout.episodes.mean_statistics(self._parts.rollouts.spec.statistics),
+            sums=() if rollout.sums is None else astuple(rollout.sums)[: len(recorders.RETURNS)],
+        )
+        self._parts.observer.learned(self.task, self._curve.curve)
+        if learned.failure is not None:
+            self._fails(learned.failure)
+            return False
+        count.iterations += 1
+        count.unpublished += 1
+        if count.iterations % self._collect.publish_every == 0:  # whatever barriers have published between
+            self._publish_newest()
+        if learned.updates and callbacks is not None:
+            done = UpdateRecord(self.task, count.iterations, learned.updates, self.metrics, count.totals)
+            callbacks.updated(done)
+        return True
+
+    def _rounds_ahead(self) -> int:
+        """Return how many iterations may be done before anything of them is looked at: all that are left, where only episodes end them."""
+        looked_at = self._in_step or self._parts.background is not None or self._collect.publish_every > 1
+        if looked_at or not isinstance(self._stop, Episodes):
+            return 1
+        return max(1, -(-(self._stop.value - self._count.episodes) // self._collect.amount))
 
     def _learned(self, rollout: Rollout) -> LearnResult:
         if self._in_place is not None and isinstance(self._trainer, Trainer):
-            return self._trainer.learn_in_place(*rollout.left) if rollout.left else LearnResult()
+            if not rollout.left:
+                return LearnResult()
+            (block,) = rollout.left
+            with self._parts.profile.part("learning"):
+                return self._trainer.learn_in_place(partial(self._in_place.learn, block), block.num_rows)
         trajectories = () if rollout.trajectories is None else (rollout.trajectories,)  # none: it never had to act
         return self._trainer.learn(rollout.left or trajectories, version=self._version)
 

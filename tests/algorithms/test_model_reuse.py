@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ludus.algorithms.on_policy import model_reuse
-from ludus.backend import device
-from ludus.rollout import ondevice_trees
 from ludus.runs.runner import run
 from ludus.runs.scenario_files import parse_scenario
 from ludus.storage.reader import Reader
@@ -27,13 +26,9 @@ runtime: {environments: device, device: cpu}
 
 
 @pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> FakeGraphs:
-    graphs = FakeGraphs()
-    monkeypatch.setattr(device, "captured", graphs.capture)
-    monkeypatch.setattr(device, "repeats", lambda place: True)
-    monkeypatch.setattr(ondevice_trees, "repeats", lambda place: True)
-    monkeypatch.setattr(model_reuse, "_idle", [])
-    return graphs
+def fake() -> Iterator[FakeGraphs]:
+    with FakeGraphs().installed() as graphs:
+        yield graphs
 
 
 def nash_conv(folder: Path, *changes: str) -> list[float | None]:

@@ -123,7 +123,11 @@ class Budget:
     @property
     def progress(self) -> float:
         """Return the progress in [0, 1]; 0 where the total is unknown."""
-        return min(1.0, self.collected / self.total) if self.total else 0.0
+        return self.progress_after(0)
+
+    def progress_after(self, episodes: int) -> float:
+        """Return what `progress` will be after this many episodes more, if they are counted."""
+        return min(1.0, (self.collected + episodes) / self.total) if self.total else 0.0
 
     def state_dict(self) -> State:
         return {"collected": self.collected}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -34,6 +35,61 @@ class SupportsOnDevice(ActingLearner, Protocol):
 
     def learn(self, block: Block) -> Metrics:
         """Run `items` and `update` for the block's rows, at least one. Raise TrainingError as `update` does."""
+        ...
+
+
+class RoundSettings(NamedTuple):
+    """What the host decides of an update before it.
+
+    Attributes:
+        progress: Of the budget.
+        rate: Step size.
+        coefficients: Of the loss.
+        seed: Of the order of rows in minibatches.
+    """
+
+    progress: float
+    rate: float
+    coefficients: tuple[float, ...]
+    seed: int
+
+
+class RoundNumbers(NamedTuple):
+    """What an update leaves on the device.
+
+    Attributes:
+        numbers: float64[m], which `SupportsRounds.finish_update` takes.
+        table: float32[I, A] of the new policy, as of `ActingLearner.table`. Valid until the next update.
+    """
+
+    numbers: Tensor
+    table: Tensor
+
+
+@runtime_checkable
+class SupportsRounds(SupportsOnDevice, Protocol):
+    """A learner that can do several updates on its device before anything is read."""
+
+    def rounds_unsupported_reason(self) -> str:
+        """Return what prevents it; "": nothing."""
+        ...
+
+    def round_settings(self, ahead: int, episodes: int) -> RoundSettings:
+        """Return the settings of an update.
+
+        Args:
+            ahead: How many updates before it are not read yet.
+            episodes: How many episodes each of them learns from.
+        """
+        ...
+
+    def enqueue_update(self, block: Block, settings: RoundSettings) -> RoundNumbers:
+        """Enqueue an update from a block whose rows are not counted; nothing is read."""
+        ...
+
+    def finish_update(self, settings: RoundSettings, numbers: Sequence[float], rows: int, episodes: int) -> Metrics:
+        """Count the oldest update that is not finished yet, of which these numbers were read, and return its metrics. Raise TrainingError
+        where something became NaN or infinite: the state is then that of before this update, and later ones do not count."""
         ...
 
 

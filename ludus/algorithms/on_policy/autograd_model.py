@@ -3,10 +3,10 @@ policy-gradient family are in `ludus.algorithms.on_policy.learner`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast
 
 import numpy as np
 import torch
@@ -30,6 +30,10 @@ from ludus.policies.torch_module import make_networks, networks_of, require_crit
 if TYPE_CHECKING:
     from ludus.algorithms.on_policy.config import OnPolicy
     from ludus.replay.blocks import Block, BlockRows
+
+_Given = ParamSpec("_Given")
+_Answer = TypeVar("_Answer")
+_Part = TypeVar("_Part")
 
 _TOLERANCE = 1e-3  # of a loss that is summed in another order
 _SMALL = 1e9
@@ -67,8 +71,12 @@ class TorchModel(Model):
         cuda_graph_safe: Whether a step depends only on its arguments and on what is on the device.
         uses_cuda_graph: Whether its steps are kept as CUDA graphs.
         no_compile_reason: Why it is not compiled; "": nothing is in the way.
+        small: Whether a GPU spends a step's time on beginning kernels.
+        draws: Whether its networks, or its loss, may draw random numbers.
+        has_statistics: Whether statistics in memory are updated after each update.
     """
 
+    has_statistics = False
     cuda_graph_safe, no_compile_reason = False, ""
     distribution: Distribution = CategoricalDistribution()
     module: nn.Module
@@ -99,8 +107,8 @@ class TorchModel(Model):
         )
         self.placement = resolve_placement(context.device, work)
         self._fixed = self.mean_reducible and not no_compile_reason  # its means can leave rows out
-        self._small = work.multiplications * work.rows < _SMALL
-        self._sizes: Literal[2, 8] = 2 if self._small and self.placement.device != "cpu" else 8
+        self.small = work.multiplications * work.rows < _SMALL
+        self._sizes: Literal[2, 8] = 2 if self.small and self.placement.device != "cpu" else 8
         self.uses_cuda_graph = (
             self.cuda_graph_safe and self._fixed and context.ranks.size == 1 and self.placement.graphs is not None
         )
@@ -108,9 +116,10 @@ class TorchModel(Model):
         self._loss = self.placement.compiled(type(self).loss, part=self.uses_cuda_graph)
         self._whole = self.placement.repeated(type(self)._gradient_steps)
         self._epochs = self.placement.repeated(type(self)._minibatch_steps)
+        self._repeated: dict[Callable[..., Any], Callable[..., Any]] = {}
         self.parameters = FlatModule(module, sums=1 + len(names), device=self.placement.torch, layouts=layouts)
         # to seed torch's streams takes a tenth of a small update; a loss of one's own may draw, too
-        self._draws = not self.cuda_graph_safe or draws_numbers(module)
+        self.draws = not self.cuda_graph_safe or draws_numbers(module)
         self.adam = ModuleAdam(self.parameters)
         if self._ranks.size > 1:
             broadcast_from_rank0(self._ranks, self.parameters.values)
@@ -120,6 +129,7 @@ class TorchModel(Model):
         # Off the CPU, always the same memory: scalars and norm of the last step, and whether the policy has gone too far.
         self._last = torch.zeros(2 + len(names), device=self.placement.torch)
         self._stopped = torch.zeros((), dtype=torch.bool, device=self.placement.torch)
+        self._before: Any = None  # the last state without a number that is not finite, of updates that are read later
         self._begin()
 
     def _begin(self) -> None:
@@ -166,7 +176,7 @@ class TorchModel(Model):
         self._begin()
         if not self._checked:
             self._require_mean(batch)
-        with learning(self.parameters.module, seed + self._ranks.rank if self._draws else None):
+        with learning(self.parameters.module, seed + self._ranks.rank if self.draws else None):
             yield batch
 
     def prepare(self, rows: Batch, which: Sequence[NDArray[np.int64] | Tensor] | None) -> Iterator[tuple[Batch, int]]:
@@ -186,7 +196,7 @@ class TorchModel(Model):
             orders: int64[epochs, n], the order of the rows in each.
             count: Minibatches of an epoch.
         """
-        if not (self.uses_cuda_graph and self._small) or self.config.kl_limit is not None:
+        if not (self.uses_cuda_graph and self.small) or self.config.kl_limit is not None:
             return None
         size = padded_size(-(-len(batch) // count), sizes=self._sizes)
         where = np.full((count, size), -1)
@@ -216,6 +226,61 @@ class TorchModel(Model):
         (*scalars, norm, stopped), wrong = self._guard.read([*self._last, self._stopped])
         return StepStats(scalars, norm, bool(stopped), wrong)
 
+    def take_steps(
+        self, batch: Batch, index: Tensor | None, rate: float, coefficients: Sequence[float], epochs: int
+    ) -> Tensor:
+        """Run all steps of an update on rows of which some have weight 0, without reading a number. Once something is not finite, nothing
+        moves any more, until `undo_failed_updates` is called.
+
+        Args:
+            batch: Its rows; without any of a weight above 0 nothing moves.
+            index: int64[steps, n], as of `Epochs`; None: `epochs` steps on the whole batch.
+            rate: Step size.
+            coefficients: Of `loss_coefficients`.
+            epochs: Passes over the batch.
+
+        Returns:
+            float32[3 + len(names)]: of the last step the loss, the values of `names` and the norm of the gradient; and whether something
+            was not finite.
+        """
+        self._keep_state()
+        self._begin()
+        with learning(self.parameters.module, None):
+            if index is None:
+                self._stopped.copy_(~(batch.weight > 0).any() if batch.weight is not None else self._stopped)
+                self._gradient_steps(batch, rate, coefficients, epochs)
+            else:
+                self._minibatch_steps(batch, index, rate, coefficients)
+        self._guard.watch(self.parameters.values)
+        return torch.cat([self._last, self._guard.nonfinite.float().view(1)])
+
+    def repeated(self, step: Callable[_Given, _Answer]) -> Callable[_Given, _Answer]:
+        """Return a function of tensors of the device as `Placement.repeated` does; its graphs live as long as this model."""
+        if step not in self._repeated:
+            self._repeated[step] = self.placement.repeated(step)
+        return self._repeated[step]
+
+    def _keep_state(self) -> None:
+        """Keep a copy of parameters and optimizer, unless something has not been finite since that was read last."""
+        wrong = self._guard.nonfinite
+        if self.adam.on_cpu:
+            self._before = self._before if wrong else self.snapshot()
+            return
+        tensors = self.parameters.values, *self.adam.tensors
+        if self._before is None:
+            self._before = [torch.empty_like(tensor) for tensor in tensors]
+        for copy, tensor in zip(self._before, tensors, strict=True):
+            copy.copy_(torch.where(wrong, copy, tensor))
+
+    def undo_failed_updates(self) -> None:
+        """Return to the state before the first update of `take_steps` in which something was not finite."""
+        self._guard.nonfinite.zero_()
+        if self.adam.on_cpu:
+            self.restore(self._before)
+            return
+        for tensor, copy in zip((self.parameters.values, *self.adam.tensors), self._before, strict=True):
+            tensor.copy_(copy)
+
     def _gradient_steps(self, batch: Batch, rate: float, coefficients: Sequence[float], times: int) -> None:
         """Run whole steps of a single rank on the same rows, `times` of them."""
         for _ in range(times):
@@ -226,8 +291,10 @@ class TorchModel(Model):
         """Run a whole step of a single rank on each row of `index`, as `Epochs` describes."""
         for rows in index.unbind(0):
             there = rows >= 0
+            if batch.weight is not None:  # of rows that are not counted, a minibatch may have none
+                self._stopped.copy_(~there.any())
             part = batch.part(rows.clamp(min=0))
-            self._fill(replace(part, weight=there.to(torch.float32) / there.sum()), coefficients)
+            self._fill(replace(part, weight=there.to(torch.float32) / there.sum().clamp(min=1)), coefficients)
             self._move(self.parameters.grad[self.parameters.size :].clone(), rate)
 
     def _move(self, scalars: Tensor, rate: float) -> None:
@@ -383,9 +450,6 @@ def _require_no_batch_norm(networks: nn.Module) -> None:
                 f"the network {name!r} is a {type(module).__name__}, whose answers for a row depend on the rows beside it; several ranks, "
                 "which have different rows, would not learn what one does. Use LayerNorm, or one rank."
             )
-
-
-_Part = TypeVar("_Part")
 
 
 def _runs(parts: Iterable[_Part]) -> Iterator[tuple[_Part, int]]:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from ludus.algorithms.common.base import ROLLOUTS, LearnerContext
 from ludus.algorithms.common.config import Budget
+from ludus.algorithms.common.device_policy import RoundNumbers, RoundSettings
 from ludus.algorithms.common.losses import approximate_kl, distribution_of, value_loss
 from ludus.algorithms.common.returns import normalize_advantages, not_finite, vtrace_targets
 from ludus.algorithms.common.statistics import DiscountedReturns, RunningMoments
@@ -34,6 +35,10 @@ from ludus.algorithms.on_policy.model import (
 )
 from ludus.algorithms.on_policy.model_reuse import reuse_model
 from ludus.algorithms.on_policy.ondevice.learning import OnDeviceBatcher, on_device_unsupported_reason
+from ludus.algorithms.on_policy.ondevice.rounds import (
+    round_update,
+    rounds_unsupported_reason,
+)
 from ludus.backend.device import generator_on, scalars_to_host, to_device, to_numpy
 from ludus.backend.mlp import Layout
 from ludus.core import seeding
@@ -95,6 +100,7 @@ class ActorCriticModel(TorchModel):
         super().__init__(
             config, trained, context, names=self._metric_names(config), layouts=plain, no_kernel_reason=no_kernel_reason
         )
+        self.has_statistics = bool(self._statistics)
 
     def _trained(self) -> tuple[nn.Module, Sequence[Layout]]:
         """Return (the module whose parameters move, the layouts of its parameters if they are only perceptrons)."""
@@ -451,6 +457,49 @@ class OnPolicyLearner:
             return self._update(lambda: self._weighted(*self._on_device.batch(block, progress)))
         finally:
             self._from_block = False
+
+    # ------------------------------------------------------------------------------------------ several updates, read later
+
+    def rounds_unsupported_reason(self) -> str:
+        return rounds_unsupported_reason(self.model, self.config)
+
+    def round_settings(self, ahead: int, episodes: int) -> RoundSettings:
+        progress = self._budget.progress_after(ahead * episodes) if ahead else self._progress
+        updates = self._updates + ahead
+        return RoundSettings(
+            progress,
+            self.config.learning_rate.at(progress),
+            cast(TorchModel, self.model).loss_coefficients(progress),
+            seeding.key(self._seed, "on-policy", "shuffle", updates) % 2**63,
+        )
+
+    def enqueue_update(self, block: Block, settings: RoundSettings) -> RoundNumbers:
+        model = cast(TorchModel, self.model)
+        update = model.repeated(round_update)
+        return update(model, self._on_device, block, settings.rate, settings.coefficients, torch.tensor(settings.seed))
+
+    def finish_update(self, settings: RoundSettings, numbers: Sequence[float], rows: int, episodes: int) -> Metrics:
+        model = cast(TorchModel, self.model)
+        self._budget.count(rows, episodes)
+        *scalars, norm, wrong, spread, unexplained = numbers
+        if wrong:
+            model.undo_failed_updates()
+            stats = StepStats(scalars, norm, early_stopped=False, nonfinite=True)
+            when = f"in one of {self.config.epochs} epochs, at a rate of {settings.rate:g}"
+            raise self._error(stats.nonfinite_name(model.names), when)
+        self._updates += 1
+        self._progress = self._budget.progress
+        return {
+            "rows": float(rows),
+            "learning_rate": settings.rate,
+            **model.coefficients(settings.progress),
+            **self._items.metrics,
+            "loss": scalars[0],
+            "gradient_norm": norm,
+            "epochs": float(self.config.epochs),
+            **dict(zip(model.names, scalars[1:], strict=True)),
+            "explained_variance": 1.0 - unexplained / spread if spread > 0 else 0.0,
+        }
 
     # ------------------------------------------------------------------------------------------ state
 

@@ -18,6 +18,7 @@ from torch import Tensor
 from ludus.backend.device import to_device
 from ludus.envs.tree.game_tree import GameTree
 from ludus.envs.tree.stepping import TreeGames, keys, uniform_bits
+from ludus.envs.tree.tree_arrays import Nodes
 
 
 class TablePlaces(NamedTuple):
@@ -81,6 +82,7 @@ class WholeGames:
         worth[ends] = tree.arrays.returns[nodes.terminal[ends]]
         self._worth = to_device(worth, self.device)
         self._moves = torch.arange(games.lengths.steps, device=self.device)
+        self._always: dict[int, bool] = {}
         self._siblings = torch.arange(max(1, int(nodes.degree.max())), device=self.device)
 
     # ------------------------------------------------------------------------------------------ tables
@@ -88,6 +90,12 @@ class WholeGames:
     def width(self, player: int) -> int:
         """Return how many thresholds one table of a player has."""
         return self.tree.num_sequences(player) - 1
+
+    def always_decides(self, player: int) -> bool:
+        """Return whether a player has a decision in every game."""
+        if player not in self._always:
+            self._always[player] = not _ends_without(self.tree.arrays.nodes, player)
+        return self._always[player]
 
     def places(self, learners: Sequence[int], tables: Sequence[int]) -> TablePlaces:
         """Return where thresholds lie.
@@ -163,6 +171,18 @@ class WholeGames:
     def count_decisions(self, games: Games) -> Tensor:
         """Return int64[], decisions of all players."""
         return (self.games.board.who[games.node] < self.tree.num_players).sum()
+
+
+def _ends_without(nodes: Nodes, player: int) -> bool:
+    """Return whether a game can end without a decision of a player."""
+    level = np.array([0])  # reached without one
+    while len(level):
+        if (nodes.terminal[level] >= 0).any():
+            return True
+        level = level[nodes.player[level] != player]
+        first, count = nodes.child[level].astype(np.int64), nodes.degree[level].astype(np.int64)
+        level = np.repeat(first - (np.cumsum(count) - count), count) + np.arange(count.sum())
+    return False
 
 
 def _actions(rank: np.ndarray) -> np.ndarray:

@@ -67,7 +67,8 @@ class OnDeviceBatcher:
 
     @torch.no_grad()
     def batch(self, block: Block, progress: float) -> tuple[Batch, dict[str, Tensor]]:
-        """Return the batch of a block; see `ExperienceBuilder.batch`. progress: of the budget."""
+        """Return the batch of a block; see `ExperienceBuilder.batch`. Where its rows are not counted, the batch has rows of weight 0.
+        progress: of the budget."""
         rows, config, model = BlockRows.of(block), self._config, self._model
         observation, state = _rows(block.observation, rows), state_features(_rows(block.state, rows))
         x, mask = self._inputs(observation), self._inputs.mask(observation, _rows(block.mask, rows))
@@ -95,6 +96,7 @@ class OnDeviceBatcher:
             target=(advantage + value).float(),
             value=value.float(),
             state=state,
+            weight=None if rows.valid is None else rows.valid.float() / rows.valid.sum().clamp(min=1),
         )
         ends = rows.ended | rows.cut
         return batch, {"reward": reward, "ends": ends, "after": after} if config.correction == "vtrace" else {}

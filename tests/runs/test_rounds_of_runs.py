@@ -1,0 +1,135 @@
+"""Runs whose rounds are on a learner's device, several on their way before a number is read: the same as one by one."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import run_tools as tools
+
+from ludus.policies.file import load_policy
+from ludus.runs.runner import resume, run
+from ludus.runs.scenario import Scenario
+from ludus.runs.scenario_files import parse_scenario
+from ludus.storage.reader import Reader
+from ludus.testing.cuda_graphs import FakeGraphs
+from ludus.training import ondevice_rounds
+from ludus.training.ondevice_rounds import RoundsCollector
+
+SCENARIO = """
+scenario: psro
+env: {id: openspiel/kuhn_poker, num_envs: 64}
+algorithm: {kind: ppo, hidden: [16], batch: 64, batch_unit: episodes, epochs: 3, minibatches: 1, entropy: {start: 0.1, end: 0.0},
+  learning_rate: {start: 0.01, end: 0.001}}
+response: {episodes: 320}
+generations: 3
+mode: greedy
+runtime: {environments: device, device: cpu}
+"""
+BY_MINIBATCHES, A2C_ = "algorithm.minibatches=3", "algorithm={kind: a2c, hidden: [16], batch: 64, batch_unit: episodes}"
+LIMITED, SELF_PLAY = "response={episodes: 320, seconds: 1000}", "scenario=self_play"
+THREE, NIM = "env.id=openspiel/kuhn_poker(players=3)", "env.id=openspiel/nim(pile_sizes=2;0)"
+
+
+@pytest.fixture(autouse=True)
+def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeGraphs]:
+    monkeypatch.setattr(ondevice_rounds, "_SECONDS", 1e9)
+    with FakeGraphs().installed() as graphs:
+        yield graphs
+
+
+@pytest.fixture
+def bursts(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """(task slot, rounds) of all that is enqueued together."""
+    seen: list[tuple[int, int]] = []
+    enqueue = RoundsCollector._enqueue
+
+    def watched(self: RoundsCollector) -> Any:
+        burst = enqueue(self)
+        seen.append((self._task_slot, len(burst.rounds)))
+        return burst
+
+    monkeypatch.setattr(RoundsCollector, "_enqueue", watched)
+    return seen
+
+
+def scenario(*changes: str) -> Scenario:
+    return parse_scenario(SCENARIO, list(changes))
+
+
+def train(folder: Path, *changes: str) -> list[float | None]:
+    run(scenario(*changes), run_dir=folder, report=False)
+    gc.collect()
+    with Reader(folder) as reader:
+        return [record.nash_conv for record in reader.generations()]
+
+
+@pytest.mark.parametrize("change", ["warm_start=last", BY_MINIBATCHES, A2C_, THREE, "order=sequential"])
+def test_rounds_that_are_read_together_are_those_that_are_read_one_by_one(
+    change: str, tmp_path: Path, bursts: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(tmp_path / "together", change)
+    players = 3 if change == THREE else 2
+    slots = 1 if change == "order=sequential" else players
+    first, later = bursts[: 2 * slots], bursts[2 * slots :]
+    assert sorted(first) == sorted((slot, rounds) for slot in range(slots) for rounds in (1, 4)), (
+        "how long a round takes"
+    )
+    assert later == [(k % slots, 5) for k in range(3 * players - slots)], "one reading a response"
+    bursts.clear()
+    monkeypatch.setattr(ondevice_rounds, "_SECONDS", 0.0)
+    train(tmp_path / "apart", change)
+    tools.assert_same_run(tmp_path / "apart", tmp_path / "together")
+    assert {rounds for _, rounds in bursts} == {1}
+
+
+def test_rounds_that_a_clock_may_end_are_read_one_by_one(tmp_path: Path, bursts: list[tuple[int, int]]) -> None:
+    train(tmp_path / "run", "response={episodes: 320, seconds: 1000}")
+    assert {rounds for _, rounds in bursts} == {1}
+
+
+def test_rounds_without_a_decision_in_some_games_are_read_one_by_one(
+    tmp_path: Path, bursts: list[tuple[int, int]]
+) -> None:
+    """Of the second player, whose schedules depend on how many there are: the first may take both pieces at once."""
+    train(tmp_path / "run", "env.id=openspiel/nim(pile_sizes=2;0)")
+    assert {rounds for slot, rounds in bursts if slot == 1} == {1}
+    assert {rounds for slot, rounds in bursts if slot == 0} == {1, 4, 5}
+
+
+@pytest.mark.parametrize("change", ["warm_start=last", BY_MINIBATCHES])
+def test_a_run_that_is_stopped_between_rounds_and_resumed_is_the_same(change: str, tmp_path: Path) -> None:
+    """Barriers come when rounds are on their way: these are counted first."""
+    changes = (change, "checkpoints.iterations=2")
+    train(tmp_path / "whole", *changes)
+    for calls in (5, 11, 17):
+        folder, observer = tmp_path / f"{calls}", tools.Impatient(calls)
+        done = run(scenario(*changes), run_dir=folder, observer=observer, stop=observer.stop, report=False)
+        assert not done.summary.complete
+        resume(folder, report=False)
+        tools.assert_same_run(tmp_path / "whole", folder)
+
+
+def test_where_the_time_goes_is_said(tmp_path: Path) -> None:
+    train(tmp_path / "run")
+    with Reader(tmp_path / "run") as reader:
+        names = {name for name, _ in reader.metric_names()}
+    assert {"seconds/device", "seconds/learning"} <= names
+
+
+def test_a_loss_that_becomes_infinite_fails_the_task(tmp_path: Path) -> None:
+    """The weights from before that update become the policy, as ever."""
+    train(tmp_path / "run", "algorithm.learning_rate=1e30", "algorithm.epochs=2", "generations=1")
+    with Reader(tmp_path / "run") as reader:
+        failures = [task.failure for task in reader.tasks() if task.kind == "train"]
+        assert all(
+            failure is not None and "became NaN or infinite in one of 2 epochs" in failure for failure in failures
+        )
+    files = [*(tmp_path / "run" / "policies").rglob("*.safetensors")]
+    assert len(files) >= 2
+    for file in files:
+        assert all(np.isfinite(array).all() for array in load_policy(file).weights().values())
