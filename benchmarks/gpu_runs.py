@@ -346,6 +346,7 @@ def bars(*, gpu: bool) -> tuple[Bar, ...]:
             f"{PROGRAM}, over that core's with the same settings, upper 95% limit",
             "<= 1.15",
             partial(upper, over_name=PROGRAM),
+            quick=gpu,
         ),
         Bar(
             f"{START}, nothing compiled before, beyond one core's",

@@ -124,12 +124,13 @@ def test_what_needs_no_card_is_measured_without_one(
 ) -> None:
     monkeypatch.setattr(device, "gpu_count", lambda: 0)
     assert call(tmp_path, "--parts", "nash-conv-core") == 0
-    assert len(asked) == 24
-    assert json.loads((tmp_path / "nash_conv_core.json").read_text())["gpu"] == ""
+    assert len(asked) == 2 * 24
+    for name in ("nash_conv_core", "nash_conv_program"):
+        assert json.loads((tmp_path / f"{name}.json").read_text())["gpu"] == ""
     monkeypatch.setattr(device, "gpu_count", lambda: 1)
     monkeypatch.setattr(gpu, "_gpu_name", lambda _: "a card")
     assert call(tmp_path, "--parts", "nash-conv-core") == 0  # and counts where there is one
-    assert len(asked) == 24
+    assert len(asked) == 2 * 24
 
 
 def test_a_cpu_runs_all_parts_small_and_leaves_the_results_of_cards_alone(
