@@ -451,18 +451,19 @@ class _Form(Generic[_Answer]):
         """The step, of these numbers."""
         import torch
 
-        into, out = [], []
+        groups: dict[torch.dtype, tuple[list[torch.Tensor], list[torch.Tensor]]] = {}
         for k, (buffer, leaf) in enumerate(zip(self.on_device, leaves, strict=True)):
             if isinstance(leaf, float):
                 if leaf != self.numbers[k]:
                     buffer.fill_(leaf)
                     self.numbers[k] = leaf
             elif leaf.device == buffer.device:
+                into, out = groups.setdefault(buffer.dtype, ([], []))
                 into.append(buffer)
                 out.append(leaf)
             else:
                 buffer.copy_(leaf, non_blocking=True)
-        if into:
+        for into, out in groups.values():  # one launch for each; of several dtypes torch copies them one by one
             torch._foreach_copy_(into, out)
         assert self.replay is not None
         self.replay()
