@@ -2,7 +2,7 @@
 
     python -m benchmarks.gpu [--parts leduc nash-conv …] [--device cuda:1] [--quick] [--again]
     python -m benchmarks.gpu --report                bars from the stored results; measures nothing
-    python -m benchmarks.gpu --parts nash-conv-core  what needs no GPU, on any machine, before
+    python -m benchmarks.gpu --parts host nash-conv-core  what needs no GPU, on any machine, before
     python -m benchmarks.gpu --device cpu            the same code, small, on the CPU: to see that it runs; bars stay unjudged
 
 Parts are measured in the order of their importance, contestants of a part turn by turn. Each contestant has a result file in
@@ -50,6 +50,7 @@ PARTS: Mapping[str, Sequence[str]] = {
     "dqn": ("dqn", "dqn_limit"),
     "cartpole": ("cartpole", "cartpole_core"),
     "nash-conv": ("nash_conv_gpu",),
+    "host": ("leduc_host",),
     "nash-conv-core": ("nash_conv_core", "nash_conv_program"),
     "resident": ("resident_mmd", "resident_ppo"),
     "trees": ("play", "nash_conv", "compiled"),
@@ -64,9 +65,9 @@ PARTS: Mapping[str, Sequence[str]] = {
     "sb3": ("sb3_rollout_updates",),
 }
 """Kinds of workers and environments of peers, in the order of importance."""
-ANYWHERE = {"nash_conv_core", "nash_conv_program"}
-TOGETHER = {"nash_conv_gpu", *ANYWHERE}
-"""Kinds that need no GPU, and kinds whose repetitions are not timed and share the machine."""
+TOGETHER = {"nash_conv_gpu", "nash_conv_core", "nash_conv_program"}
+ANYWHERE = {"leduc_host", *TOGETHER} - {"nash_conv_gpu"}
+"""Kinds whose repetitions are not timed and share the machine, and kinds that need no GPU."""
 NEEDS = {
     **dict.fromkeys(("vmas_mappo", "vmas_steps"), ("vmas",)),
     **dict.fromkeys(("server", "copies"), ("ray",)),

@@ -14,6 +14,9 @@ them (warm), beside one core, warm. Numba's caches are warm: `benchmarks.cold_st
 `nash_conv_program`: the same by the program that a GPU runs, rollouts and updates with rows of weight 0, on one core, where a fake runs its
 graphs. It says what the GPU's program comes to, not what a GPU does.
 
+`host`: the same run on one core, where captured graphs do nothing: what is left are the host's work, and each form's first two rounds. What
+is learned is nonsense; it is as much work.
+
 `launches`: of one rollout of the preset, and of one update, by torch's profiler: kernels, graphs, copies and fills that the host starts,
 those of a rollout for each of the steps that a game can take; and host time, without the profiler. The bar of time is two launches of the
 33 µs that one took when a step had 77 (an H200, 2026-11-28).
@@ -34,6 +37,7 @@ from functools import partial
 from pathlib import Path
 from statistics import fmean, median, variance
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 from weakref import WeakKeyDictionary
 
 from benchmarks.gpu_options import Measure, Options, contestant, unbuilt
@@ -85,6 +89,22 @@ def nash_conv_program(options: Options) -> Mapping[str, float]:
 
     with FakeGraphs().installed():
         return nash_conv(options, there(Options("cpu", options.seed, options.quick)))
+
+
+def host_part(options: Options) -> Mapping[str, float]:
+    """Seconds of the run where graphs, once captured, do nothing."""
+    from ludus.backend import device
+    from ludus.testing.cuda_graphs import FakeGraphs
+
+    with FakeGraphs().installed() as fake:
+        capture = fake.capture
+
+        def captured(*args: Any) -> Any:
+            answer, _ = capture(*args)
+            return answer, lambda: None
+
+        with patch.object(device, "captured", captured):
+            return {SECONDS: leduc(options, there(Options("cpu", options.seed, options.quick)))[SECONDS]}
 
 
 def _leduc(options: Options, settings: Sequence[str]) -> Scenario:
@@ -286,6 +306,7 @@ KINDS: Mapping[str, Measure] = {
     "nash_conv_gpu": lambda options: nash_conv(options, there(options)),
     "nash_conv_core": lambda options: nash_conv(options, ("runtime.device=cpu", *SETTINGS)),
     "nash_conv_program": nash_conv_program,
+    "leduc_host": host_part,
     "start": start,
     "start_core": start_here,
     "launches": launches,
@@ -295,6 +316,7 @@ KINDS: Mapping[str, Measure] = {
 LEDUC, LEDUC_CORE = "preset leduc, GPU", "preset leduc, one core, same settings"
 LEDUC_OWN = "preset leduc, one core, its own settings"
 NASH_CONVS = "preset leduc, GPU, NashConv", "preset leduc, one core, same settings, NashConv"
+HOST = "preset leduc, the host's part of the GPU's program"
 PROGRAM = "preset leduc, one core by the GPU's program, NashConv"
 START, START_CORE, LAUNCHED = "start of preset leduc, GPU", "start of preset leduc, one core", "rollout of preset leduc"
 CARTPOLE, CARTPOLE_CORE = "CartPole by PPO, GPU", "CartPole by PPO, one core"
@@ -302,6 +324,7 @@ SHOWN = (
     (LEDUC, SECONDS),
     (LEDUC_CORE, SECONDS),
     (LEDUC_OWN, SECONDS),
+    (HOST, SECONDS),
     (START, COLD),
     (START, WARM),
     (START_CORE, WARM),
@@ -323,6 +346,7 @@ def contestants(device: str) -> tuple[Contestant, ...]:
         contestant(NASH_CONVS[0], "nash_conv_gpu", device, seeds=SEEDS, quick_seeds=SEEDS[:2]),
         contestant(NASH_CONVS[1], "nash_conv_core", device, seeds=SEEDS, quick_seeds=SEEDS[:2]),
         contestant(PROGRAM, "nash_conv_program", device, seeds=SEEDS, quick_seeds=SEEDS[:2]),
+        contestant(HOST, "leduc_host", device, seeds=few, quick_seeds=few[:1]),
         contestant(START, "start", device),
         contestant(START_CORE, "start_core", device),
         contestant(LAUNCHED, "launches", device),

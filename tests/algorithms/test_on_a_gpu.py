@@ -22,9 +22,14 @@ from ludus.core.machine import deterministic_algorithms
 from ludus.core.types import DeviceChoice
 from ludus.envs.tree.game_tree import compile_tree
 from ludus.envs.tree.tensors import TreeTensors
+from ludus.policies.file import load_policy
 from ludus.replay.base import Sample, TableSpec
 from ludus.replay.kinds import build_table
+from ludus.runs.runner import run
+from ludus.runs.scenario_files import load_scenario
 from ludus.storage.reader import Reader
+from ludus.training import ondevice_rounds
+from ludus.training.ondevice_rounds import RoundsCollector
 
 pytestmark = pytest.mark.gpu
 
@@ -206,3 +211,32 @@ def test_a_whole_run(algorithm, gpu, tmp_path: Path, capsys):
     assert main(["resume", run, "--device", "cpu", "generations=2"]) == 0
     with Reader(Path(run)) as reader:
         assert len(reader.generations()) == 3
+
+
+@pytest.mark.parametrize("minibatches", [1, 3])
+def test_rounds_read_together_on_streams_of_their_own_are_those_read_one_by_one(
+    minibatches, cuda, tmp_path: Path, monkeypatch
+):
+    """Of both players at the same time, or one after another; rollouts and updates are graphs."""
+    settings = ["algorithm.batch=500", f"algorithm.minibatches={minibatches}", "algorithm.epochs=4"]
+    settings += ["response.episodes=4000", "generations=3", "runtime.deterministic=true", f"runtime.device={cuda}"]
+
+    def trained(name: str, seconds: float, *more: str) -> list[dict[str, bytes]]:
+        monkeypatch.setattr(ondevice_rounds, "_SECONDS", seconds)
+        run(load_scenario("leduc", [*settings, *more]), run_dir=tmp_path / name, report=False)
+        files = sorted((tmp_path / name / "policies").rglob("*.safetensors"))
+        return [{key: array.tobytes() for key, array in load_policy(file).weights().items()} for file in files]
+
+    enqueue, failures = RoundsCollector._enqueue, set()
+
+    def watched(self):
+        burst = enqueue(self)
+        failures.add((self._learner.placement.graphs.failed, self._playing(None)._rollouts.graphs.failed))
+        return burst
+
+    monkeypatch.setattr(RoundsCollector, "_enqueue", watched)
+    together = trained("together", 1e9)
+    assert failures == {("", "")}
+    assert len(together) >= 6
+    assert trained("apart", 0.0) == together
+    assert trained("one by one", 1e9, "runtime.tasks=1") == together
