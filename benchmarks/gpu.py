@@ -37,7 +37,7 @@ from benchmarks.harness import Bar, Medians, figures_table, interpreter
 from benchmarks.lines import Lines
 from benchmarks.machine import ROOT, commit
 
-PACKAGES = ("ludus", "numpy", "numba", "torch", "open-spiel", "jax", "vmas")
+PACKAGES = ("ludus", "numpy", "numba", "torch", "open-spiel", "jax", "jaxmarl", "pgx", "flax", "optax", "vmas")
 MODULES = cast(
     Sequence[Part], (gpu_runs, gpu_jax, gpu_trees, gpu_resident, gpu_learning, gpu_acting, gpu_auto, gpu_vmas)
 )
@@ -59,6 +59,7 @@ PARTS: Mapping[str, Sequence[str]] = {
     "networks": ("frames", "frames_limit", "attending"),
     "smax": ("smax", "jaxmarl_smax"),
     "overcooked": ("overcooked", "jaxmarl_smax_overcooked"),
+    "connect-four": ("connect_four", "connect_four_jax"),
     "vmas": ("vmas_mappo", "vmas_steps", "vmas_learner"),
     "stack": ("stack",),
     "server": ("server", "copies"),
@@ -72,6 +73,8 @@ NEEDS = {
     **dict.fromkeys(("vmas_mappo", "vmas_steps"), ("vmas",)),
     **dict.fromkeys(("server", "copies"), ("ray",)),
     **dict.fromkeys(("smax", "overcooked"), ("jax", "jaxmarl")),
+    "connect_four": ("jax", "pgx"),
+    "connect_four_jax": ("jax", "pgx", "flax", "optax"),
 }
 """Packages of kinds that not every installation has."""
 RESULTS = ROOT / "benchmarks" / "results"

@@ -13,10 +13,11 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from benchmarks.lines import Lines
 from benchmarks.peers.collecting import per_core, per_wall
-from benchmarks.peers.training import SETTINGS, cases
+from benchmarks.peers.training import SETTINGS, Setting, cases
 from ludus.core.types import Metrics, Task, TrainingTask
 from ludus.runs.runner import run
 from ludus.runs.scenario import Scenario
@@ -50,11 +51,9 @@ class Clock(NullObserver):
         return done / (wall_end - wall), done / (cpu_end - cpu)
 
 
-def scenario(case: str, *, iterations: int, seed: int) -> Scenario:
-    """PPO with a setting, for so many iterations."""
-    name, _, environment = case.partition("/")
-    setting = SETTINGS[name]
-    algorithm = {
+def ppo(setting: Setting) -> dict[str, Any]:
+    """What Ludus's PPO is told of a setting."""
+    return {
         "kind": "ppo",
         "batch": setting.batch,
         "batch_unit": "decisions",
@@ -71,11 +70,19 @@ def scenario(case: str, *, iterations: int, seed: int) -> Scenario:
         "max_gradient_norm": setting.max_gradient_norm,
         "value_coefficient": setting.value_coefficient,
     }
+
+
+def scenario(case: str, *, iterations: int, seed: int) -> Scenario:
+    """PPO with a setting, for so many iterations."""
+    name, _, environment = case.partition("/")
+    setting = SETTINGS[name]
     vector = {"vector": _VECTOR[environment]}
     env = {"id": "gymnasium/CartPole-v1", "num_envs": setting.environments, "options": vector}
     base = load_scenario("cartpole", [], seed)
     response = {"decisions": iterations * setting.batch}
-    return type(base)(**{**base.model_dump(), "env": env, "algorithm": algorithm, "response": response, "seed": seed})
+    return type(base)(
+        **{**base.model_dump(), "env": env, "algorithm": ppo(setting), "response": response, "seed": seed}
+    )
 
 
 def measure(case: str, *, iterations: int, seed: int) -> dict[str, float]:
