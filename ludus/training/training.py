@@ -317,7 +317,7 @@ class Training:
     def _rounds_ahead(self) -> int:
         """Return how many iterations may be done before anything of them is looked at: all that are left, where only episodes end them."""
         looked_at = self._in_step or self._parts.background is not None or self._collect.publish_every > 1
-        if looked_at or not isinstance(self._stop, Episodes):
+        if looked_at or type(self._stop) is not Episodes:  # a class derived from it may stop at something else
             return 1
         return max(1, -(-(self._stop.value - self._count.episodes) // self._collect.amount))
 
