@@ -79,6 +79,11 @@ class DeviceClock:
         event.record()
         self._marks.append(event)
 
+    def wait(self) -> None:
+        """Wait until the work before the last mark is done."""
+        if self._on_gpu:
+            self._marks[-1].synchronize()
+
     def seconds(self) -> list[float]:
         """Return the seconds from each mark to the next one; after a number has been read that was computed behind the last one."""
         pairs = pairwise(self._marks)

@@ -246,7 +246,7 @@ class TreePlay:
 
     def __init__(self, rollouts: TreeRollouts, learner: ActingLearner, opponent: Opponent) -> None:
         self._rollouts, self._learner, self._opponent = rollouts, learner, opponent
-        self._seats: SeatAssignment | None = None
+        self._seats: dict[tuple[tuple[int, ...], bool], SeatAssignment] = {}
         self._mixture: Mixture | None = None
         self._loaded: tuple[object, ...] = ()
         self._counts: tuple[int, ...] = ()
@@ -276,15 +276,18 @@ class TreePlay:
     def _load(self, request: RolloutRequest) -> SeatAssignment:
         """Return who may sit where; tables of opponents are loaded when others play."""
         env = self._rollouts.env
-        if self._seats is None or request.opponents != self._mixture:
-            self._seats = SeatAssignment(
+        if request.opponents != self._mixture:
+            self._seats, self._mixture = {}, request.opponents
+        where = request.seats, request.together
+        if where not in self._seats:
+            self._seats[where] = SeatAssignment(
                 request, num_envs=env.num_envs, num_players=env.spec.num_players, device=env.device
             )
-            self._mixture = request.opponents
-        if self._loaded != (loaded := (self._seats.refs, self._seats.plays)):
-            self._load_others(self._seats)
+        seats = self._seats[where]
+        if self._loaded != (loaded := (seats.refs, seats.plays)):
+            self._load_others(seats)
             self._loaded = loaded
-        return self._seats
+        return seats
 
     def _load_others(self, seats: SeatAssignment) -> None:
         """Load the opponents' thresholds, in rooms whose sizes are powers of two."""

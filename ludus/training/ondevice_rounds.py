@@ -7,6 +7,7 @@ device:                           | play, learn, play, learn, …     |      (tw
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -46,7 +47,7 @@ class _Round:
     settings: RoundSettings
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class _Burst:
     """Rounds on their way. numbers: float64[k, m] of all. since: when the first one began. clock: marks before and after each rollout, and
     after each update."""
@@ -140,7 +141,10 @@ class RoundsCollector(OnDeviceCollector):
             rounds.append(_Round(rollout, settings))
             numbers.append(torch.cat([rollout.numbers, update]))
             clock.mark()
-        return _Burst(rounds, torch.stack(numbers), clock, perf_counter() - since)
+        burst = _Burst(rounds, torch.stack(numbers), clock, perf_counter() - since)
+        # one that is never read, where a run is stopped, still writes to memory that others get when the model is gone
+        weakref.finalize(burst, clock.wait).atexit = False
+        return burst
 
     def _count(self) -> int:
         """Return how many rounds are read together."""

@@ -247,6 +247,8 @@ class Training:
 
     def begin(self) -> None:
         """Start rollouts, unless they run."""
+        if self._in_step and isinstance(self._collector, RoundsCollector):
+            self._trainer.policy(self._version)  # which others ask for when a round on its way may have changed it
         self._collector.begin()
 
     def complete(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -237,6 +238,26 @@ def test_a_graph_is_run_with_what_changed(monkeypatch: pytest.MonkeyPatch) -> No
     assert played(each=False) == plain
     # each of the first two tasks runs twice as it is and is captured; the third is as the first, with two opponents more
     assert fake.runs == [6, 2]
+
+
+@pytest.mark.parametrize("by_graph", [False, True])
+def test_every_seat_has_its_turn_against_the_same_mixture(monkeypatch: pytest.MonkeyPatch, by_graph: bool) -> None:
+    """Requests change who sits where, and whether the learner plays all its seats at once, while opponents stay as they are."""
+    if by_graph:
+        monkeypatch.setattr(device, "captured", FakeGraphs().capture)
+        monkeypatch.setattr(ondevice_trees, "repeats", lambda place: True)
+    env = tree_env(KUHN, 3)
+    tables = Tables(env, (0, 1))
+    play = TreePlay(TreeRollouts(env), tables, tables)
+    request = request_of(2, (0, 1), 3, 0)
+    for _ in range(4):
+        for seats, turns in (((0, 1), [0, 1, 0]), ((1, 0), [1, 0, 1])):
+            alone = play.play(replace(request, seats=seats), each=True)
+            assert alone.episodes.seat.tolist() == turns
+            row = alone.left[0].row.view(-1, 3, 2).any(0)
+            assert row.tolist() == [[turn == player for player in (0, 1)] for turn in turns]
+            both = play.play(replace(request, seats=seats, together=True))
+            assert both.left[0].row.view(-1, 3, 2).any(0).all()
 
 
 def test_a_rollout_is_few_operations_and_by_a_graph_hardly_any(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import run_tools as tools
 
+from ludus.backend.streams import DeviceClock
 from ludus.policies.file import load_policy
 from ludus.runs.runner import resume, run
 from ludus.runs.scenario import Scenario
@@ -19,6 +20,7 @@ from ludus.storage.reader import Reader
 from ludus.testing.cuda_graphs import FakeGraphs
 from ludus.training import ondevice_rounds
 from ludus.training.ondevice_rounds import RoundsCollector
+from ludus.training.training import Training
 
 SCENARIO = """
 scenario: psro
@@ -87,6 +89,33 @@ def test_rounds_that_are_read_together_are_those_that_are_read_one_by_one(
     assert {rounds for _, rounds in bursts} == {1}
 
 
+def test_opponents_that_learn_play_as_before_the_round_that_is_on_its_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bursts: list[tuple[int, int]]
+) -> None:
+    """Of each version there is one policy, for all who ask and whenever they do."""
+    weights: dict[Any, list[np.ndarray]] = {}
+    begin, newest = Training.begin, Training.newest
+
+    def see(ref: Any, now: Mapping[str, np.ndarray]) -> None:
+        arrays = [now[name].copy() for name in sorted(now)]
+        assert all(map(np.array_equal, weights.setdefault(ref[:3], arrays), arrays)), ref
+
+    def begun(self: Any) -> None:
+        see(self._ref("explore"), self._trainer.learner.weights())
+        begin(self)
+
+    def asked(self: Any, mode: str) -> Any:
+        ref, policy = newest(self, mode)
+        see(ref, policy.weights())
+        return ref, policy
+
+    monkeypatch.setattr(Training, "begin", begun)
+    monkeypatch.setattr(Training, "newest", asked)
+    train(tmp_path / "run", SELF_PLAY, "latest=0.75", "generations=1")
+    assert sorted(bursts) == [(slot, 1) for slot in (0, 1) for _ in range(5)]
+    assert len(weights) == 2 * 5
+
+
 def test_rounds_that_a_clock_may_end_are_read_one_by_one(tmp_path: Path, bursts: list[tuple[int, int]]) -> None:
     train(tmp_path / "run", "response={episodes: 320, seconds: 1000}")
     assert {rounds for _, rounds in bursts} == {1}
@@ -112,6 +141,18 @@ def test_a_run_that_is_stopped_between_rounds_and_resumed_is_the_same(change: st
         assert not done.summary.complete
         resume(folder, report=False)
         tools.assert_same_run(tmp_path / "whole", folder)
+
+
+def test_what_is_on_its_way_when_a_run_is_stopped_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bursts: list[tuple[int, int]]
+) -> None:
+    """Each burst once, whether it was read or not."""
+    waits: list[DeviceClock] = []
+    monkeypatch.setattr(DeviceClock, "wait", lambda clock: waits.append(clock))
+    observer = tools.Impatient(3)
+    run(scenario(), run_dir=tmp_path / "run", observer=observer, stop=observer.stop, report=False)
+    gc.collect()
+    assert 0 < len(bursts) == len(waits) == len({*map(id, waits)})
 
 
 def test_where_the_time_goes_is_said(tmp_path: Path) -> None:

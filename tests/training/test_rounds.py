@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -202,6 +203,20 @@ def test_a_round_is_few_launches(monkeypatch: pytest.MonkeyPatch, fake: FakeGrap
         rollout, _, (numbers, _) = game.enqueue(3, 0, table)
         torch.cat([rollout.numbers, numbers])
     assert counter.launches <= 8, "and two graphs"
+
+
+def test_what_a_graph_of_updates_reads_lives_as_long_as_its_model() -> None:
+    """A learner that takes over a model with its graphs has the inputs that they were captured with."""
+    gc.collect()  # models of other tests are not idle later
+    game = Game(PPO_)
+    for number in range(3):
+        game.enqueue(number, number, game.learner.table())
+    model, inputs, context = game.learner.model, game.learner._items.inputs, game.learner._context
+    del game
+    gc.collect()
+    learner = PPO_.learner(context)
+    assert learner.model is model
+    assert learner._items.inputs is inputs
 
 
 # ------------------------------------------------------------------ who can

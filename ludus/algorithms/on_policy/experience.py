@@ -41,6 +41,14 @@ class Inputs:
         if self._table is not None:
             self.states, self.legal = self._table.x.to(self._device), to_device(self._table.mask, self._device)
 
+    @staticmethod
+    def of(model: Model) -> Inputs:
+        """Return the inputs of a model, which live as long as it: CUDA graphs of its updates read their memory, and the next learner has
+        the same graphs."""
+        if model.inputs is None:
+            model.inputs = Inputs(model)
+        return model.inputs
+
     def __call__(self, observation: Array | Tensor) -> Tensor:
         """Return inputs [n, *shape]: float32, or uint8 images unchanged; for unknown ids (-1) those of some state."""
         shape = (len(observation), *self._shape)
@@ -82,7 +90,7 @@ class ExperienceBuilder:
 
     def __init__(self, config: OnPolicyConfig, model: Model, context: LearnerContext) -> None:
         self._config, self._model, self._device = config, model, model.placement.torch
-        self.inputs = Inputs(model)
+        self.inputs = Inputs.of(model)
         self._scale = reward_scale(context.env, context.seats, enabled=config.scale_rewards)
         self._divergence = None
         if context.diversity is not None:

@@ -24,6 +24,7 @@ from ludus.replay.trajectories import Trajectories
 if TYPE_CHECKING:
     from ludus.algorithms.mmd.config import MMD
     from ludus.algorithms.on_policy.config import Gradient
+    from ludus.algorithms.on_policy.experience import Inputs
 
 Floats = NDArray[np.float64]
 OnPolicyConfig: TypeAlias = "Gradient | MMD"
@@ -93,6 +94,7 @@ class Model(ABC):
         uses_state_table: Whether it learns from the distinct states of a batch, not from rows.
         mean_reducible: Whether its loss is a mean over rows, whatever they are, and takes None for a mask that allows
             everything; True of Ludus's own.
+        inputs: What `Inputs.of` made for it.
     """
 
     config: OnPolicyConfig
@@ -107,6 +109,7 @@ class Model(ABC):
     state: int = 0
     uses_state_table = False
     mean_reducible = False
+    inputs: Inputs | None = None
     _last_stats: StepStats
 
     @abstractmethod
