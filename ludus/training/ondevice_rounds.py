@@ -97,7 +97,12 @@ class RoundsCollector(OnDeviceCollector):
             return
         try:
             with self._enough_memory(), self._stream():
-                self._burst = self._enqueue()
+                before = self._rounds_learner.snapshot()
+                try:
+                    self._burst = self._enqueue()
+                except Exception:  # in the middle of an update, or after others that nothing is known of
+                    self._rounds_learner.restore(before)
+                    raise
         except TrainingError as error:
             self._failure = error
 

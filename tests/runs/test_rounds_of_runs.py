@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import run_tools as tools
+import torch
 
+from ludus.algorithms.on_policy.learner import OnPolicyLearner
 from ludus.backend.streams import DeviceClock
 from ludus.policies.file import load_policy
 from ludus.runs.runner import resume, run
@@ -160,6 +162,36 @@ def test_where_the_time_goes_is_said(tmp_path: Path) -> None:
     with Reader(tmp_path / "run") as reader:
         names = {name for name, _ in reader.metric_names()}
     assert {"seconds/device", "seconds/learning"} <= names
+
+
+def test_rounds_for_which_there_is_no_memory_fail_the_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The third of four that would be read together: what is known is the first one, and its weights become the policy."""
+    enqueue, finish = OnPolicyLearner.enqueue_update, OnPolicyLearner.finish_update
+    updates, known = list[None](), list[Any]()
+
+    def enqueued(self: Any, *given: Any) -> Any:
+        update = enqueue(self, *given)
+        updates.append(None)
+        if len(updates) == 4:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return update
+
+    def finished(self: Any, *given: Any) -> Any:
+        metrics = finish(self, *given)
+        known.append(self.weights())
+        return metrics
+
+    monkeypatch.setattr(OnPolicyLearner, "enqueue_update", enqueued)
+    monkeypatch.setattr(OnPolicyLearner, "finish_update", finished)
+    train(tmp_path / "run", "runtime.tasks=1", "order=sequential", "generations=1")
+    with Reader(tmp_path / "run") as reader:
+        failure, *_ = [task.failure for task in reader.tasks() if task.kind == "train"]
+    assert failure is not None
+    assert "not enough memory" in failure
+    assert "iteration 2" in failure
+    (file,) = [file for file in (tmp_path / "run" / "policies").rglob("*.safetensors") if "0-1" in file.name]
+    weights = load_policy(file).weights()
+    assert all(np.array_equal(weights[name], known[0][name]) for name in weights)
 
 
 def test_a_loss_that_becomes_infinite_fails_the_task(tmp_path: Path) -> None:

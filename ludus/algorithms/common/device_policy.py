@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -90,6 +90,14 @@ class SupportsRounds(SupportsOnDevice, Protocol):
     def finish_update(self, settings: RoundSettings, numbers: Sequence[float], rows: int, episodes: int) -> Metrics:
         """Count the oldest update that is not finished yet, of which these numbers were read, and return its metrics. Raise TrainingError
         where something became NaN or infinite: the state is then that of before this update, and later ones do not count."""
+        ...
+
+    def snapshot(self) -> Any:
+        """Return what is trained as it is now, for `restore`."""
+        ...
+
+    def restore(self, snapshot: Any) -> None:
+        """Go back to a snapshot; updates since then that are not finished do not count."""
         ...
 
 

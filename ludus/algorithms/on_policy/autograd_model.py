@@ -156,6 +156,7 @@ class TorchModel(Model):
         for name, buffer in self.parameters.module.named_buffers():
             buffer.copy_(buffers[name])
         self.adam.restore(adam)
+        self._guard.nonfinite.zero_()
 
     @contextmanager
     def at(self, parameters: Tensor | None) -> Iterator[None]:
@@ -274,10 +275,10 @@ class TorchModel(Model):
 
     def undo_failed_updates(self) -> None:
         """Return to the state before the first update of `take_steps` in which something was not finite."""
-        self._guard.nonfinite.zero_()
         if self.adam.on_cpu:
             self.restore(self._before)
             return
+        self._guard.nonfinite.zero_()
         for tensor, copy in zip((self.parameters.values, *self.adam.tensors), self._before, strict=True):
             tensor.copy_(copy)
 

@@ -501,6 +501,12 @@ class OnPolicyLearner:
             "explained_variance": 1.0 - unexplained / spread if spread > 0 else 0.0,
         }
 
+    def snapshot(self) -> Any:
+        return self.model.snapshot()
+
+    def restore(self, snapshot: Any) -> None:
+        self.model.restore(snapshot)
+
     # ------------------------------------------------------------------------------------------ state
 
     def weights(self) -> Weights:
