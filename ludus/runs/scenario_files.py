@@ -33,7 +33,8 @@ def load_scenario(
         name_or_path: A preset, a YAML file, or the id of an environment, for which `first_scenario` makes one.
         overrides: `key=value` texts.
         seed: Of the run.
-        changes: Values of keys, as objects or data.
+        changes: Values of keys, as objects or data, which count where overrides give the same keys. Overrides may change something in
+            names and mappings (`algorithm.batch=500`).
 
     Raises:
         ConfigError: With the nearest right name.
@@ -113,6 +114,7 @@ def parse_scenario(
 
 def _scenario(data: dict[str, Any], overrides: list[str], changes: Mapping[str, Any], *, seed: int | None) -> Scenario:
     texts = [*overrides, *([] if seed is None else [f"seed={seed}"])]
+    texts = [text for text in texts if not _is_replaced(text, changes)]
     before = str(data.get("scenario", "psro"))
     data = override(data, [text for text in texts if text.partition("=")[0].strip() == "scenario"])
     data = {**data, **{key: value for key, value in changes.items() if key == "scenario"}}
@@ -131,12 +133,17 @@ def _scenario(data: dict[str, Any], overrides: list[str], changes: Mapping[str, 
     def settings(data: Mapping[str, Any], path: Sequence[str]) -> Mapping[str, Any]:
         return _settings(kind, {**data, **changes}, path)
 
-    data = override({**parts, **data}, texts, names={"env": "id"}, filled=settings)
+    data = override({**parts, **data, **changes}, texts, names={"env": "id"}, filled=settings)
     for text in overrides:
         _refuse_bare(text.partition("=")[0].strip(), kind, data)
-    data = {**data, **changes}
     data.pop("scenario", None)
     return kind(**data)
+
+
+def _is_replaced(text: str, changes: Mapping[str, Any]) -> bool:
+    """Return whether an argument gives what an override changes: the whole of it, or an object."""
+    key, _, inner = text.partition("=")[0].strip().partition(".")
+    return key in changes and not (inner and isinstance(changes[key], str | Mapping))
 
 
 LENGTHS = ("decisions", "episodes", "seconds", "updates")

@@ -16,6 +16,7 @@ from ludus.algorithms.common.defaults import complete_algorithm
 from ludus.algorithms.common.registry import ALGORITHMS, check_fits
 from ludus.algorithms.common.space_checks import is_image
 from ludus.algorithms.nfsp.config import NFSP
+from ludus.algorithms.on_policy.config import A2C
 from ludus.core.config import to_yaml
 from ludus.core.parts import resolve_name
 from ludus.runs.scenario_defaults import complete, env_spec, missing_settings
@@ -293,3 +294,17 @@ def test_tables_of_bytes_are_no_images() -> None:
     for space in (Box(0, 1, (40, 40), np.uint8), Box(0, 9, (8, 8), np.uint8), Box(0, 9, (40, 40), np.float32)):
         assert not is_image(space)
     assert not is_image(Box(0, 255, (2, 3, 40, 48), np.uint8)), "channels first already"
+
+
+def test_overrides_change_something_in_what_an_argument_gives() -> None:
+    for algorithm in ("a2c", {"kind": "a2c", "hidden": [8]}):
+        scenario = load_scenario("kuhn", ["algorithm.batch=77"], algorithm=algorithm)
+        assert isinstance(scenario.algorithm, A2C)
+        assert scenario.algorithm.batch == 77
+    assert load_scenario("kuhn", ["generations=3"], algorithm="a2c").generations == 3
+
+
+def test_an_argument_counts_where_an_override_gives_the_same() -> None:
+    assert isinstance(load_scenario("kuhn", ["algorithm={kind: dqn}"], algorithm="a2c").algorithm, A2C)
+    assert load_scenario("kuhn", ["generations=3"], generations=7).generations == 7
+    assert load_scenario("kuhn", ["algorithm.batch=3"], algorithm=A2C(batch=5)).algorithm == A2C(batch=5)
