@@ -72,7 +72,7 @@ _RENAMED: Final = {
         ("envs.adapters", "own=custom"),
         ("envs.functional", "making=factory"),
         ("envs.tree", "arrays=tree_arrays restricted=restricted_game"),
-        ("envs.wrappers", "teams=player_groups resident=device_joint_state"),
+        ("envs.wrappers", "teams=player_groups resident=ondevice device_joint_state=ondevice"),
         ("evaluation", "population=population_exploitability ratings=run_ratings"),
         ("metagame.population", "matches=match_log payoffs=base"),
         ("metagame.population.ratings", "results=win_counts elo=online_elo"),

@@ -25,9 +25,10 @@ from ludus.contrib.algorithms.mpo.config import VMPO
 from ludus.core.errors import ConfigError, TrainingError
 from ludus.core.recorders import Timings
 from ludus.core.types import DeviceChoice, Mixture, OpponentFactor, PolicyRef, PolicySpec, SegmentEnd, TrainingTask
-from ludus.envs.device_vector import DeviceSlots, DeviceTimestep
+from ludus.envs.device_vector import DeviceSlots, DeviceTimestep, OffersDevice
 from ludus.envs.registry import make_env
-from ludus.envs.wrappers.device_joint_state import DeviceJointState
+from ludus.envs.wrappers.observations import agent_ids
+from ludus.envs.wrappers.ondevice import DeviceAgentIds, DeviceJointState
 from ludus.envs.wrappers.player_groups import joint_state
 from ludus.policies.actor_critic import initial_weights
 from ludus.policies.heads import head_of
@@ -372,6 +373,39 @@ def test_the_joint_state_of_a_device_is_that_of_the_host():
             assert torch.equal(told.state, expected.state)
             assert torch.equal(told.final_state[over], expected.final_state[over])
         assert sum(int(expected.over.sum()) for expected, _ in steps) == 6
+
+
+def test_ids_of_agents_on_a_device_are_those_of_the_host():
+    """Of a team one of whose agents dies, and of one whose episodes are truncated: what is due, and final observations."""
+    for scripts in ([TEAM], [replace(TEAM, terminated=False)]):
+        host = Watched(agent_ids(ScriptedEnv(scripts, 3)))
+        there = DeviceAgentIds(CopiedEnv(ScriptedEnv(scripts, 3)), host.spec, (0,))
+        steps = [(host.reset(0, episodes=2), there.reset(0, episodes=2))]
+        steps += [
+            (host.step(actions), there.step(actions))
+            for actions in [tuple(torch.zeros(3, len(host.spec.agents_of(p)), dtype=torch.int64) for p in range(2))] * 8
+        ]
+        cut = 0
+        for expected, told in steps:
+            for ours, theirs in zip(told.slots, expected.slots, strict=True):
+                assert ours.observation.shape == theirs.observation.shape
+                assert torch.equal(ours.observation[theirs.due], theirs.observation[theirs.due])
+                where = theirs.ended & ~theirs.terminated
+                assert torch.equal(ours.final[where], theirs.final[where])
+                cut += int(where.sum())
+        assert (cut > 0) == (not scripts[0].terminated)
+
+
+class TeamForDevices(ScriptedEnv):
+    def on_device(self, device, *, num_envs):
+        return CopiedEnv(ScriptedEnv([TEAM], num_envs), device)
+
+
+def test_ids_of_agents_go_to_a_device_with_a_vector_that_can_live_there():
+    there = agent_ids(TeamForDevices([TEAM], 3)).on_device(torch.device("cpu"), num_envs=5)
+    assert (type(there), there.num_envs) == (DeviceAgentIds, 5)
+    assert [a.observation.shape for a in there.spec.agents] == [(3,), (3,), (1,)]
+    assert not isinstance(agent_ids(ScriptedEnv([TEAM], 3)), OffersDevice)
 
 
 # ------------------------------------------------------------------ who plays, and how

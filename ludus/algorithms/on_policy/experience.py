@@ -47,7 +47,8 @@ class Inputs:
         the same graphs."""
         if model.inputs is None:
             model.inputs = Inputs(model)
-        return model.inputs
+        inputs: Inputs = model.inputs
+        return inputs
 
     def __call__(self, observation: Array | Tensor) -> Tensor:
         """Return inputs [n, *shape]: float32, or uint8 images unchanged; for unknown ids (-1) those of some state."""

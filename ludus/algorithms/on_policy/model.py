@@ -24,7 +24,6 @@ from ludus.replay.trajectories import Trajectories
 if TYPE_CHECKING:
     from ludus.algorithms.mmd.config import MMD
     from ludus.algorithms.on_policy.config import Gradient
-    from ludus.algorithms.on_policy.experience import Inputs
 
 Floats = NDArray[np.float64]
 OnPolicyConfig: TypeAlias = "Gradient | MMD"
@@ -109,7 +108,7 @@ class Model(ABC):
     state: int = 0
     uses_state_table = False
     mean_reducible = False
-    inputs: Inputs | None = None
+    inputs: Any = None
     _last_stats: StepStats
 
     @abstractmethod

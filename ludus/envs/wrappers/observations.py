@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from gymnasium.spaces import Box
@@ -15,8 +15,12 @@ from ludus.core.errors import ConfigError
 from ludus.core.packages import require
 from ludus.core.types import Array, Timestep
 from ludus.envs.base import VectorEnv
+from ludus.envs.device_vector import DeviceVectorEnv, OffersDevice
 from ludus.envs.spaces import channels_last
 from ludus.envs.wrappers.base import RowWrapper, Wrapper, boxes, close, show, whole, with_observations
+
+if TYPE_CHECKING:
+    import torch
 
 # --------------------------------------------------------------------------------------------------------------------
 # The compiled parts of wrappers.
@@ -132,6 +136,18 @@ def scale_observation(env: VectorEnv, *, players: Sequence[int] | None = None) -
     return RowWrapper(env, spaces, change)
 
 
+class _AgentIdsOnDevices(RowWrapper):
+    """Of a vector that can live on a device."""
+
+    env: Any
+
+    def on_device(self, device: torch.device, *, num_envs: int) -> DeviceVectorEnv:
+        """Make the environments on a device as `OffersDevice` describes."""
+        from ludus.envs.wrappers.ondevice import DeviceAgentIds  # loads torch
+
+        return DeviceAgentIds(self.env.on_device(device, num_envs=num_envs), self.spec, self._players)
+
+
 def agent_ids(env: VectorEnv, *, players: Sequence[int] | None = None) -> VectorEnv:
     """Append the agent's one-hot id to flat observations [n], which become [n + agents of the player].
 
@@ -174,7 +190,8 @@ def agent_ids(env: VectorEnv, *, players: Sequence[int] | None = None) -> Vector
         out[np.arange(len(slot)), size + slot % agents[player]] = 1
         return out
 
-    wrapper = RowWrapper(env, {p: _longer(box, agents[p]) for p, box in old.items()}, change)
+    cls = _AgentIdsOnDevices if isinstance(env, OffersDevice) else RowWrapper
+    wrapper = cls(env, {p: _longer(box, agents[p]) for p, box in old.items()}, change)
     one_role = (replace(a, role="default") if a.player in old else a for a in wrapper.spec.agents)
     wrapper.spec = replace(wrapper.spec, agents=tuple(one_role))
     return wrapper

@@ -106,7 +106,7 @@ class _JointStateOnDevices(_JointState):
 
     def on_device(self, device: torch.device, *, num_envs: int) -> DeviceVectorEnv:
         """Make the environments on a device as `OffersDevice` describes."""
-        from ludus.envs.wrappers.device_joint_state import DeviceJointState  # loads torch
+        from ludus.envs.wrappers.ondevice import DeviceJointState  # loads torch
 
         return DeviceJointState(self.env.on_device(device, num_envs=num_envs), self.spec, self._players)
 

@@ -43,6 +43,41 @@ class DeviceJointState:
         return timestep._replace(state=_join(self._state), final_state=final)
 
 
+class DeviceAgentIds:
+    """`ludus.envs.wrappers.observations.agent_ids` of these players, around a vector that lives on a device."""
+
+    def __init__(self, env: DeviceVectorEnv, spec: EnvSpec, players: Sequence[int]) -> None:
+        self.env, self.spec, self.num_envs, self.device = env, spec, env.num_envs, env.device
+        self._ids = {p: torch.eye(len(spec.agents_of(p)), device=env.device) for p in players}
+
+    def reset(self, seed: int, *, episodes: int | None = None) -> DeviceTimestep:
+        """Reset as `DeviceVectorEnv.reset` describes."""
+        return self._see(self.env.reset(seed, episodes=episodes))
+
+    def step(self, actions: tuple[Tensor, ...]) -> DeviceTimestep:
+        """Step as `DeviceVectorEnv.step` describes."""
+        return self._see(self.env.step(actions))
+
+    def close(self) -> None:
+        """Close the inner vector."""
+        self.env.close()
+
+    def _see(self, timestep: DeviceTimestep) -> DeviceTimestep:
+        slots = list(timestep.slots)
+        for p, ids in self._ids.items():
+            final = slots[p].final
+            slots[p] = slots[p]._replace(
+                observation=_with_ids(slots[p].observation, ids),
+                final=None if final is None else _with_ids(final, ids),
+            )
+        return timestep._replace(slots=tuple(slots))
+
+
+def _with_ids(observation: Tensor, ids: Tensor) -> Tensor:
+    """Return [E, n, width + n]."""
+    return torch.cat([observation, ids.to(observation.dtype).expand(len(observation), -1, -1)], 2)
+
+
 def _latest(where: Tensor, observation: Tensor | None, old: Tensor) -> Tensor:
     """Return [E, n, width]: the observation where there is one, else the former one."""
     assert observation is not None
