@@ -49,8 +49,8 @@ class _Round:
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class _Burst:
-    """Rounds on their way. numbers: float64[k, m] of all. since: when the first one began. clock: marks before and after each rollout, and
-    after each update."""
+    """Rounds on their way. numbers: float64[k, m] of all. clock: marks before and after each rollout, and after each update. seconds: that
+    this process took to enqueue them."""
 
     rounds: Sequence[_Round]
     numbers: Tensor
