@@ -12,6 +12,7 @@ import pytest
 import run_tools as tools
 import torch
 
+import ludus
 from ludus.algorithms.on_policy.learner import OnPolicyLearner
 from ludus.backend.streams import DeviceClock
 from ludus.policies.file import load_policy
@@ -120,6 +121,18 @@ def test_opponents_that_learn_play_as_before_the_round_that_is_on_its_way(
 
 def test_rounds_that_a_clock_may_end_are_read_one_by_one(tmp_path: Path, bursts: list[tuple[int, int]]) -> None:
     train(tmp_path / "run", "response={episodes: 320, seconds: 1000}")
+    assert {rounds for _, rounds in bursts} == {1}
+
+
+class UntilMonday(ludus.Episodes):
+    """Which may stop at anything."""
+
+
+def test_rounds_that_a_stopper_of_ones_own_may_end_are_read_one_by_one(
+    tmp_path: Path, bursts: list[tuple[int, int]]
+) -> None:
+    chosen = scenario().model_copy(update={"response": UntilMonday(320)})
+    run(chosen, run_dir=tmp_path / "run", report=False)
     assert {rounds for _, rounds in bursts} == {1}
 
 

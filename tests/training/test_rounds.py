@@ -15,8 +15,10 @@ import torch
 from ludus.algorithms.common.base import LearnerContext
 from ludus.algorithms.common.device_policy import RoundSettings, SupportsRounds
 from ludus.algorithms.on_policy.config import A2C, IMPALA
+from ludus.algorithms.on_policy.learner import OnPolicyLearner
 from ludus.algorithms.on_policy.ondevice.rounds import minibatches
 from ludus.algorithms.ppo.config import PPO
+from ludus.algorithms.ppo.learner import make_model
 from ludus.backend import device, network
 from ludus.backend.device import Graphs
 from ludus.backend.streams import side_stream, stream_number
@@ -237,6 +239,15 @@ def test_a_learner_says_why_its_updates_are_read_one_by_one(algorithm: Any, why:
     learner = algorithm.learner(LearnerContext(env=env.spec, seats=(0,), seed=3, total=100, device=TORCH))
     assert isinstance(learner, SupportsRounds)
     assert learner.rounds_unsupported_reason() == why
+
+
+def test_updates_of_a_learner_of_ones_own_are_read_one_by_one() -> None:
+    class Own(OnPolicyLearner):
+        """Which may learn in another way."""
+
+    game = Game(PPO_)
+    own = Own(PPO_, make_model(PPO_, game.learner._context), game.learner._context)
+    assert own.rounds_unsupported_reason() == "its learner is of a class of its own"
 
 
 @pytest.mark.parametrize(

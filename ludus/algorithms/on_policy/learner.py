@@ -461,6 +461,8 @@ class OnPolicyLearner:
     # ------------------------------------------------------------------------------------------ several updates, read later
 
     def rounds_unsupported_reason(self) -> str:
+        if type(self) is not OnPolicyLearner:  # it may learn otherwise than `round_update`
+            return "its learner is of a class of its own"
         return rounds_unsupported_reason(self.model, self.config)
 
     def round_settings(self, ahead: int, episodes: int) -> RoundSettings:
