@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -89,6 +90,15 @@ def opened(browser: Any, server: Server, to: str = "#/", **options: Any) -> Iter
         page.on("pageerror", lambda error: page.messages.append(f"error: {error}"))
         page.goto(f"{server.link}&to={to.replace('#', '%23')}")
         yield page
+
+
+def wait_until(page: Any, predicate: str, *, arg: Any = None, seconds: float = 30.0) -> None:
+    """Wait until an expression, or a function of `arg`, is true in the page. Playwright's own `wait_for_function` evaluates text inside the
+    page after its first look, which the page's policy for scripts forbids."""
+    end = time.monotonic() + seconds
+    while not page.evaluate(predicate, arg):
+        assert time.monotonic() < end, f"not so after {seconds:g} s: {predicate}"
+        page.wait_for_timeout(50)
 
 
 def run_ids(page: Any) -> dict[str, str]:

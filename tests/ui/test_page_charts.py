@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import synthetic_run as synthetic
-from page_tools import Opened
+from page_tools import Opened, wait_until
 
 from ludus.apps.ui.report import write_report
 
@@ -48,7 +48,7 @@ def page(report: str, look: Look) -> Any:
 def _draw(page: Any, *data: dict[str, Any]) -> None:
     """Charts of one view, one below the other."""
     page.evaluate("(all) => all.forEach((data) => draw(data, shared))", list(data))
-    page.wait_for_function("(n) => document.querySelectorAll('.chart canvas').length === n", arg=len(data))
+    wait_until(page, "(n) => document.querySelectorAll('.chart canvas').length === n", arg=len(data))
 
 
 def _hover(page: Any, which: int, share: float) -> None:
@@ -235,7 +235,7 @@ def test_many_long_curves_are_drawn_by_few_points(page: Any) -> None:
       }
     }"""
     )
-    page.wait_for_function("document.querySelectorAll('.chart canvas').length === 20")
+    wait_until(page, "document.querySelectorAll('.chart canvas').length === 20")
     points = page.evaluate("Math.max(...[...shared.charts].map((chart) => chart.uplot.data[0].length))")
     assert points <= 12 * 2 * 1300  # two of each pixel and learner
     lefts = page.evaluate(
@@ -255,7 +255,7 @@ def test_all_metrics_of_learning_have_small_charts(report: str, look: Look) -> N
     assert "policy loss" in names
     assert "steps per second" in names
     card.scroll_into_view_if_needed()
-    page.wait_for_function("document.querySelectorAll('.metric canvas').length > 0")
+    wait_until(page, "document.querySelectorAll('.metric canvas').length > 0")
     card.get_by_role("searchbox").fill("policy")
     assert card.locator("h4:visible").all_inner_texts() == ["policy loss"]
     page.locator(".smoothing input").fill("0.9")

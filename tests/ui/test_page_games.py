@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from page_tools import Server, opened, run_ids
+from page_tools import Server, opened, run_ids, wait_until
 from test_server_tournaments import met, write
 
 import ludus
@@ -49,7 +49,7 @@ def test_a_replay_s_address_is_that_of_its_move(browser: Any, server: Server) ->
         assert page.locator(".transport .main").evaluate("it => it.getBoundingClientRect().bottom") <= 900
         page.keyboard.press("ArrowRight")
         page.keyboard.press("ArrowRight")
-        page.wait_for_function("() => location.hash.includes('move=2')")
+        wait_until(page, "() => location.hash.includes('move=2')")
         address = page.evaluate("location.hash")
         assert re.search(r"seed=\d+", address)
         moves = page.locator(".move-list.steps li").all_inner_texts()
@@ -104,7 +104,7 @@ def test_episodes_of_a_pair_are_filtered_by_result_and_replayed(browser: Any, se
         many = int(re.findall(r"\d+", won.inner_text())[-1])
         if many:
             won.click()
-            page.wait_for_function("n => document.querySelectorAll('tbody tr').length === n", arg=many)
+            wait_until(page, "n => document.querySelectorAll('tbody tr').length === n", arg=many)
         page.get_by_role("button", name="All (10)").click()
         page.get_by_role("button", name="10 more episodes").click()
         page.get_by_role("button", name="All (20)").wait_for()

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
-from page_tools import Server, opened, run_ids
+from page_tools import Server, opened, run_ids, wait_until
 
 import ludus
 
@@ -47,8 +47,10 @@ def _state(page: Any) -> dict[str, Any]:
 
 def _moved(page: Any, number: int) -> None:
     """Waits until the game has gone on since a frame."""
-    page.wait_for_function(
-        f"async number => {{ const now = await {_SEAT}; return now.over || now.frame.number > number; }}", arg=number
+    wait_until(
+        page,
+        f"async number => {{ const now = await {_SEAT}; return now.over || now.frame.number > number; }}",
+        arg=number,
     )
     page.wait_for_selector(".turn-line:not(.waits)")
 
@@ -66,7 +68,7 @@ def test_connect_four_is_won_and_lost_by_clicks(browser: Any, server: Server) ->
         for turn in range(4):  # four in the third column, before chance has put anything on them
             assert _line(page) == "Your turn"
             board.get_by_role("gridcell", name=f"row {6 - turn} column 3, empty, legal").click()
-            page.wait_for_function("many => document.querySelectorAll('.grid .body').length >= many", arg=2 * turn + 1)
+            wait_until(page, "many => document.querySelectorAll('.grid .body').length >= many", arg=2 * turn + 1)
         page.wait_for_selector(".turn-line.won")
         assert page.locator("#announcer").inner_text().startswith("You won.")
         assert page.locator(".grid .at.won").count() == 4
@@ -138,18 +140,16 @@ def test_two_at_one_screen_have_one_stream_and_the_list_survives_a_reload(browse
         page.on("request", lambda request: streams.append(request.url) if "/live?seat=" in request.url else None)
         _lay(page, "four", "seats=person,person&name=Ada&seed=0")
         for turn in range(5):
-            page.wait_for_function("n => document.querySelectorAll('.move-list li').length === n", arg=turn)
+            wait_until(page, "n => document.querySelectorAll('.move-list li').length === n", arg=turn)
             page.locator(".cell.legal").nth(turn % 2).click()
-        page.wait_for_function("() => document.querySelectorAll('.move-list li').length === 5")
+        wait_until(page, "() => document.querySelectorAll('.move-list li').length === 5")
         assert len(streams) == 1
         listed = page.locator(".move-list li").all_inner_texts()
         page.reload()
         page.wait_for_selector(".move-list li")
         assert page.locator(".move-list li").all_inner_texts() == listed
         assert page.evaluate("document.querySelector('.move-list').start") == 1
-        page.wait_for_function(
-            "() => document.getElementById('announcer').textContent.includes('Player 2, it is your turn')"
-        )
+        wait_until(page, "() => document.getElementById('announcer').textContent.includes('Player 2, it is your turn')")
         assert page.messages == []
 
 
@@ -199,7 +199,7 @@ def test_a_replay_is_stepped_by_keys(browser: Any, server: Server) -> None:
         assert where.inner_text() == f"{last} of {last}"
         page.keyboard.press("Home")
         page.keyboard.press(" ")
-        page.wait_for_function("() => document.querySelector('.where').textContent.startsWith('1 ')")
+        wait_until(page, "() => document.querySelector('.where').textContent.startsWith('1 ')")
         page.get_by_role("button", name="Save").click()
         page.get_by_text("Saved to the recorded games.").wait_for()
         page.evaluate("to => { location.hash = to; }", f"#/run/{run_ids(page)['leduc']}/play")
@@ -218,7 +218,7 @@ def test_the_tree_is_opened_by_keys(browser: Any, server: Server) -> None:
         for level in (2, 3, 4):  # two cards, then the first player's decision; one key goes there, one opens it
             page.keyboard.press("ArrowRight")
             page.keyboard.press("ArrowRight")
-            page.wait_for_function(f"() => {depth} === '{level}'")
+            wait_until(page, f"() => {depth} === '{level}'")
             page.wait_for_selector("[aria-selected=true]:focus")
         assert page.locator(".crumbs li").count() == 4
         assert page.locator(".turn-line").count() == 0
@@ -226,12 +226,12 @@ def test_the_tree_is_opened_by_keys(browser: Any, server: Server) -> None:
         assert "worth" in value or "pays" in value
         page.keyboard.press("ArrowLeft")  # shuts what the last key has opened
         page.keyboard.press("ArrowLeft")
-        page.wait_for_function(f"() => {depth} === '3'")
+        wait_until(page, f"() => {depth} === '3'")
         page.wait_for_selector("[aria-selected=true]:focus")
         actions = page.locator("section[aria-label='The node'] th[scope=row] button").all_inner_texts()
         assert actions == ["Check", "Raise"]
         page.set_viewport_size({"width": 390, "height": 844})
-        page.wait_for_function("() => document.documentElement.scrollWidth <= innerWidth")
+        wait_until(page, "() => document.documentElement.scrollWidth <= innerWidth")
         assert page.messages == []
 
 

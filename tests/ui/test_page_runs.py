@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import pytest
 import synthetic_run as synthetic
-from page_tools import SECRET, Server, opened
+from page_tools import SECRET, Server, opened, wait_until
 
 from ludus.apps.ui.server.address import WATCH, Tokens
 from ludus.storage.run_dirs import EXPERIMENT
@@ -135,7 +135,7 @@ def test_the_filter_takes_words_settings_and_results(
         ready(page)
         page.get_by_label("Filter runs").fill(text)
         if expected:
-            page.wait_for_function(f"document.querySelectorAll('td[data-key=\"name\"]').length === {len(expected)}")
+            wait_until(page, f"document.querySelectorAll('td[data-key=\"name\"]').length === {len(expected)}")
         else:
             page.get_by_text("No run is like that.").wait_for()
         assert sorted(names(page)) == expected
@@ -162,7 +162,7 @@ def test_the_runs_that_are_chosen_stay_in_sight(browser: Any, server: Server) ->
         page.get_by_label("Choose exp/seed-1").uncheck()
         assert page.get_by_label("Choose exp", exact=True).evaluate("(node) => node.indeterminate")
         bar.get_by_role("button", name="Compare 4 runs").click()
-        page.wait_for_function("location.hash.startsWith('#/compare?runs=')")
+        wait_until(page, "location.hash.startsWith('#/compare?runs=')")
         assert len(page.evaluate("location.hash").split(",")) == 4
 
 
@@ -183,7 +183,7 @@ def test_tags_and_notes_are_edited_by_those_who_steer(browser: Any, server: Serv
         assert "second line" in row.locator('[data-key="notes"]').inner_text()
         assert (page.locator("table img").count(), page.title()) == (0, "Runs · Ludus")
         page.get_by_role("button", name="final", exact=True).click()
-        page.wait_for_function("document.querySelectorAll('td[data-key=\"name\"]').length === 1")
+        wait_until(page, "document.querySelectorAll('td[data-key=\"name\"]').length === 1")
         stored = json.loads((server.root / "run-05" / FILE).read_text())
         assert stored["tags"] == sorted(["final", evil])
         page.get_by_role("button", name="Edit tags and notes of run-05").click()
