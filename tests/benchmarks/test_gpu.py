@@ -197,12 +197,12 @@ def test_what_is_stored_is_read_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "kind", [pytest.param(kind, marks=() if kind in QUICK else pytest.mark.long) for kind in gpu.KINDS]
 )
-def test_the_worker_of_each_kind_runs_on_a_cpu(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_worker_of_each_kind_runs_on_a_cpu(kind: str, capfd: pytest.CaptureFixture[str]) -> None:
     """Both backends of NashConv agree, or the worker fails."""
     for package in gpu.NEEDS.get(kind, ()):
         pytest.importorskip(package)
     assert gpu.work(["--worker", kind, "--device", "cpu", "--quick"]) == 0
-    said = json.loads(capsys.readouterr().out.splitlines()[-1])
+    said = json.loads(capfd.readouterr().out.splitlines()[-1])
     figures = {name: value for name, value in said.items() if name != "kind"}
     assert figures
     assert all(value > 0 for value in figures.values())
