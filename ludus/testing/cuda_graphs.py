@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -39,6 +40,7 @@ class FakeGraphs:
         from ludus.backend import device
         from ludus.rollout import ondevice_trees
 
+        gc.collect()  # learners of before give their models back now, and not inside the context
         with (
             patch.object(device, "captured", self.capture),
             patch.object(device, "repeats", lambda _: True),

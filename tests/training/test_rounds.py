@@ -14,7 +14,6 @@ import torch
 
 from ludus.algorithms.common.base import LearnerContext
 from ludus.algorithms.common.device_policy import RoundSettings, SupportsRounds
-from ludus.algorithms.on_policy import model_reuse
 from ludus.algorithms.on_policy.config import A2C, IMPALA
 from ludus.algorithms.on_policy.learner import OnPolicyLearner
 from ludus.algorithms.on_policy.ondevice.rounds import minibatches
@@ -210,8 +209,6 @@ def test_a_round_is_few_launches(monkeypatch: pytest.MonkeyPatch, fake: FakeGrap
 
 def test_what_a_graph_of_updates_reads_lives_as_long_as_its_model() -> None:
     """A learner that takes over a model with its graphs has the inputs that they were captured with."""
-    gc.collect()
-    model_reuse._idle.clear()  # models of other tests
     game = Game(PPO_)
     for number in range(3):
         game.enqueue(number, number, game.learner.table())
