@@ -291,6 +291,12 @@ _ON_A_GPU = 4
 """Training tasks in progress, where whole games of a tree may be played on a GPU: each on a stream of its own."""
 
 
+def _task_slots(scenario: Scenario, vectors: DeviceVectors | None) -> int:
+    """Return how many training tasks are in progress at a time. vectors: of `_vectors`."""
+    on_gpu = vectors is not None and vectors.env.spec.enumeration is not None
+    return _ON_A_GPU if on_gpu and scenario.runtime.tasks is None else scenario.runtime.task_slots
+
+
 def _vectors(scenario: Scenario, env: VectorEnv) -> DeviceVectors | None:
     """Return the vectors on devices, where games may be played on one; None: they are played in memory."""
     where = scenario.runtime.plays_on
@@ -388,9 +394,7 @@ def build_driver(
     policy, choice = _loader(manager), scenario.runtime
     early = _early(scenario, beside, spec, policy, run_dir=store.run_dir, tell=tell)
     vectors = _vectors(scenario, env)
-    task_slots = choice.task_slots
-    if choice.tasks is None and vectors is not None and spec.enumeration is not None:
-        task_slots = _ON_A_GPU
+    task_slots = _task_slots(scenario, vectors)
     return Driver(
         scheduler=scheduler,
         work=TaskRunner(

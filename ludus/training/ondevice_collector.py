@@ -42,8 +42,8 @@ PlacementRequest = Literal["auto", "host", "device"]
 
 @dataclass(slots=True, eq=False)
 class DeviceVectors:
-    """The vectors on devices that tasks of a run play on, one for each task slot, which is kept from task to task. asked: by the option
-    `runtime.environments`. env: a vector of the same game in memory. round_seconds: by task slot, what a round has last taken."""
+    """The vectors on devices that tasks of a run play on, one for each task slot, which is kept from task to task. placement_request: the
+    option `runtime.environments`. env: a vector of the same game in memory. round_seconds: by task slot, what a round has last taken."""
 
     placement_request: PlacementRequest
     env: VectorEnv

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 
 import torch
@@ -11,17 +12,19 @@ from ludus.core.types import EnvSpec
 from ludus.envs.device_vector import DeviceTimestep, DeviceVectorEnv
 
 
-class DeviceJointState:
-    """`ludus.envs.wrappers.player_groups.joint_state` of these players, around a vector that lives on a device."""
+class DeviceWrapper(ABC):
+    """A vector that lives on a device, whose timesteps are changed.
 
-    def __init__(self, env: DeviceVectorEnv, spec: EnvSpec, players: Sequence[int]) -> None:
+    Args:
+        env: The inner vector.
+        spec: Of the wrapped one.
+    """
+
+    def __init__(self, env: DeviceVectorEnv, spec: EnvSpec) -> None:
         self.env, self.spec, self.num_envs, self.device = env, spec, env.num_envs, env.device
-        self._players = players
-        self._state: list[Tensor] = []  # [E, n, width] of each of them
 
     def reset(self, seed: int, *, episodes: int | None = None) -> DeviceTimestep:
         """Reset as `DeviceVectorEnv.reset` describes."""
-        self._state = []
         return self._see(self.env.reset(seed, episodes=episodes))
 
     def step(self, actions: tuple[Tensor, ...]) -> DeviceTimestep:
@@ -31,6 +34,24 @@ class DeviceJointState:
     def close(self) -> None:
         """Close the inner vector."""
         self.env.close()
+
+    @abstractmethod
+    def _see(self, timestep: DeviceTimestep) -> DeviceTimestep:
+        """Return the changed timestep."""
+
+
+class DeviceJointState(DeviceWrapper):
+    """`ludus.envs.wrappers.player_groups.joint_state` of these players, around a vector that lives on a device."""
+
+    def __init__(self, env: DeviceVectorEnv, spec: EnvSpec, players: Sequence[int]) -> None:
+        super().__init__(env, spec)
+        self._players = players
+        self._state: list[Tensor] = []  # [E, n, width] of each of them
+
+    def reset(self, seed: int, *, episodes: int | None = None) -> DeviceTimestep:
+        """Reset as `DeviceVectorEnv.reset` describes."""
+        self._state = []
+        return super().reset(seed, episodes=episodes)
 
     def _see(self, timestep: DeviceTimestep) -> DeviceTimestep:
         slots = [timestep.slots[p] for p in self._players]
@@ -43,24 +64,12 @@ class DeviceJointState:
         return timestep._replace(state=_join(self._state), final_state=final)
 
 
-class DeviceAgentIds:
+class DeviceAgentIds(DeviceWrapper):
     """`ludus.envs.wrappers.observations.agent_ids` of these players, around a vector that lives on a device."""
 
     def __init__(self, env: DeviceVectorEnv, spec: EnvSpec, players: Sequence[int]) -> None:
-        self.env, self.spec, self.num_envs, self.device = env, spec, env.num_envs, env.device
+        super().__init__(env, spec)
         self._ids = {p: torch.eye(len(spec.agents_of(p)), device=env.device) for p in players}
-
-    def reset(self, seed: int, *, episodes: int | None = None) -> DeviceTimestep:
-        """Reset as `DeviceVectorEnv.reset` describes."""
-        return self._see(self.env.reset(seed, episodes=episodes))
-
-    def step(self, actions: tuple[Tensor, ...]) -> DeviceTimestep:
-        """Step as `DeviceVectorEnv.step` describes."""
-        return self._see(self.env.step(actions))
-
-    def close(self) -> None:
-        """Close the inner vector."""
-        self.env.close()
 
     def _see(self, timestep: DeviceTimestep) -> DeviceTimestep:
         slots = list(timestep.slots)
